@@ -1,0 +1,43 @@
+"""Input distributions that `get_inputs` can use, with the values they produce."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsgen.ops.intervals import OPEN_UNIT, REAL, SIGNED_UNIT, UNIT, Interval
+
+
+@dataclass(frozen=True, slots=True)
+class InputDraw:
+    """One way to draw an input.
+
+    Attributes:
+        source: Template over `{shape}`, `{dtype}` (empty or `, dtype=...`) and `{high}`.
+        range: Values that it produces.
+        kind: `float`, `int64` or `bool`.
+    """
+
+    source: str
+    range: Interval
+    kind: str = "float"
+
+
+# torch.rand includes 0: the affine maps below keep strictly inside open domains.
+DRAWS: dict[str, InputDraw] = {
+    "normal": InputDraw("torch.randn({shape}{dtype})", REAL),
+    "unit": InputDraw("torch.rand({shape}{dtype})", UNIT),
+    "open_unit": InputDraw("torch.rand({shape}{dtype}) * 0.98 + 0.01", OPEN_UNIT),
+    "signed_unit": InputDraw("torch.rand({shape}{dtype}) * 1.9 - 0.95", SIGNED_UNIT),
+    "positive": InputDraw("torch.rand({shape}{dtype}) + 0.5", Interval(0.5, 1.5)),
+    "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
+    "sign": InputDraw("torch.randint(0, 2, ({shape},){dtype}) * 2 - 1", SIGNED_UNIT),
+    "index": InputDraw("torch.randint(0, {high}, ({shape},))", REAL, "int64"),
+    "mask": InputDraw("torch.rand({shape}) > 0.5", UNIT, "bool"),
+}
+
+_FLOAT_PREFERENCE = ("normal", "signed_unit", "unit", "positive", "open_unit", "above_one")
+
+
+def draws_within(domain: Interval) -> tuple[str, ...]:
+    """Return the names of floating draws whose values all lie in `domain`, broadest first."""
+    return tuple(name for name in _FLOAT_PREFERENCE if DRAWS[name].range.within(domain))

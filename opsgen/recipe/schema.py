@@ -1,0 +1,121 @@
+"""The recipe's sections and keys, with their defaults.
+
+The names of the criteria's thresholds and their defaults follow the admission
+protocol; every key is documented under its field.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from opsgen.records import Record
+
+
+class SampleConfig(Record, frozen=True, kw_only=True):
+    """Which tasks are sampled."""
+
+    dtypes: dict[str, float] = msgspec.field(default_factory=lambda: {"float32": 1.0})
+    """Share of tasks by working dtype; shares are relative."""
+    dags: float = 0.2
+    """Share of graphs that are not chains: several inputs, residuals, gates."""
+    target_ms: tuple[float, float] = (1.2, 30.0)
+    """Eager time that sizes aim at, milliseconds, drawn log-uniformly between the two."""
+    calibration: str = "cpu"
+    """Table of device speeds that the cost model uses, by name."""
+    memory_gib: float = 16.0
+    """Largest predicted peak memory of a task, GiB."""
+
+
+class ProbeConfig(Record, frozen=True, kw_only=True):
+    """What is checked on the CPU before a device is used."""
+
+    liveness: bool = True
+    """Delete and freeze nodes and redraw inputs and parameters on the twin."""
+    lazy_answers: bool = True
+    """Try lazy answers on the twin."""
+
+
+class MeasureConfig(Record, frozen=True, kw_only=True):
+    """How baselines are measured."""
+
+    device: str = "cpu"
+    """`cpu` or `cuda`."""
+    modes: tuple[str, ...] = ("eager", "compile")
+    """Baselines to record."""
+    max_s_per_mode: float = 0.15
+    """Cap on timing one mode, seconds; at least 7 samples are taken whatever the cap."""
+
+
+class AdmitConfig(Record, frozen=True, kw_only=True):
+    """Thresholds: changing them needs no new measurement."""
+
+    runtime_window_ms: tuple[float, float] = (1.05, 95.0)
+    """Eager medians outside are rejected, milliseconds."""
+    launch_floor_ratio: float = 10.0
+    """Eager must take this many times the launch floor of the same process."""
+    trivial_margin: float = 10.0
+    """Every lazy answer must fail on 5 % of elements at this multiple of the tolerance."""
+    weak_at_1e_2: str = "reject"
+    """`reject` or `label` tasks where a lazy answer passes at 1e-2."""
+    live_margin: float = 1.0
+    """Deleting or freezing any part must change the output by this multiple of the tolerance."""
+    memory_gib: float = 16.0
+    """Largest measured peak memory, GiB."""
+    max_tensor_elements: int = 2**31 - 1
+    """Largest tensor that any task may hold."""
+
+
+class FleetConfig(Record, frozen=True, kw_only=True):
+    """Processes. Nothing here changes what is sampled, seen or admitted."""
+
+    children_per_device: int = 2
+    """Child processes that share one device."""
+    memory_limit_gib: float = 8.0
+    """A child whose resident memory outgrows this is killed."""
+    recycle_after: int = 100
+    """Tasks after which a child is replaced."""
+    max_child_age_s: float = 1200.0
+    """Age at which a child is replaced, seconds."""
+    deadlines_s: dict[str, float] = msgspec.field(
+        default_factory=lambda: {
+            "start": 180.0,
+            "probe": 120.0,
+            "build": 60.0,
+            "eager": 120.0,
+            "compile": 300.0,
+            "time": 120.0,
+        }
+    )
+    """Deadline of each stage, seconds; waiting for the device is never charged."""
+
+
+class ReleaseConfig(Record, frozen=True, kw_only=True):
+    """What is released."""
+
+    want: dict[str, int] = msgspec.field(default_factory=lambda: {"torch#2": 40})
+    """Admitted tasks wanted by quota class."""
+    split: dict[str, float] = msgspec.field(
+        default_factory=lambda: {"train": 0.9, "validation": 0.05, "test": 0.05}
+    )
+    """Shares of the splits; families are never divided."""
+
+
+class Recipe(Record, frozen=True, kw_only=True):
+    """One named pipeline, from seed to release."""
+
+    name: str
+    """Names the run folder."""
+    seed: int
+    """Seed of the plan, the graphs, the sizes and all draws."""
+    sample: SampleConfig = SampleConfig()
+    """Which tasks are sampled."""
+    probe: ProbeConfig = ProbeConfig()
+    """What is checked on the CPU."""
+    measure: MeasureConfig = MeasureConfig()
+    """How baselines are measured."""
+    admit: AdmitConfig = AdmitConfig()
+    """Thresholds of admission."""
+    fleet: FleetConfig = FleetConfig()
+    """Processes."""
+    release: ReleaseConfig = ReleaseConfig()
+    """What is released."""

@@ -1,0 +1,73 @@
+"""Every record that crosses a room, as immutable msgspec structs.
+
+`graph` and `task` say what is measured, `evidence` what was seen, `job` how
+it was asked for, `verdict` what follows. Records hold no behaviour beyond
+checks of their own consistency; `base` fixes how they are written as JSON.
+Imports nothing of opsgen but `errors`.
+"""
+
+from opsgen.records.base import Record, decode_line, digest, encode_line
+from opsgen.records.evidence import (
+    Effect,
+    Environment,
+    Failure,
+    LazyAnswer,
+    Lease,
+    MeasureEvidence,
+    ProbeEvidence,
+    SourceFault,
+    Timing,
+    Tolerance,
+)
+from opsgen.records.graph import AttrValue, Graph, Input, Node, Scalar, TensorSpec, Workload
+from opsgen.records.job import (
+    Attempt,
+    EnvironmentRequest,
+    Evidence,
+    Fault,
+    MeasureRequest,
+    NoopEvidence,
+    NoopRequest,
+    ProbeRequest,
+    Request,
+)
+from opsgen.records.task import Estimate, Task
+from opsgen.records.verdict import Finding, Status, Verdict
+
+__all__ = [
+    "Attempt",
+    "AttrValue",
+    "Effect",
+    "Environment",
+    "EnvironmentRequest",
+    "Estimate",
+    "Evidence",
+    "Failure",
+    "Fault",
+    "Finding",
+    "Graph",
+    "Input",
+    "LazyAnswer",
+    "Lease",
+    "MeasureEvidence",
+    "MeasureRequest",
+    "Node",
+    "NoopEvidence",
+    "NoopRequest",
+    "ProbeEvidence",
+    "ProbeRequest",
+    "Record",
+    "Request",
+    "Scalar",
+    "SourceFault",
+    "Status",
+    "Task",
+    "TensorSpec",
+    "Timing",
+    "Tolerance",
+    "Verdict",
+    "Workload",
+    "decode_line",
+    "digest",
+    "encode_line",
+]

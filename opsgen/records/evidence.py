@@ -1,0 +1,202 @@
+"""What checks and devices observed of a task: numbers, never judgements.
+
+The jobs fill these in a child process, the journal keeps them, and only
+`opsgen.admit` turns them into verdicts.
+"""
+
+from __future__ import annotations
+
+from opsgen.records.base import Record
+from opsgen.records.graph import TensorSpec
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """An exception that a check caught because the task's own code raised it."""
+
+    criterion: str
+    """Criterion that the failure speaks to, mostly `executes`."""
+    stage: str
+    """What was being done, such as `build`, `eager` or `compile`."""
+    kind: str
+    """Exception type."""
+    message: str
+    """First lines of the message, at most 500 characters."""
+    trace: str
+    """Last 20 lines of the traceback."""
+
+
+class SourceFault(Record, frozen=True, kw_only=True):
+    """One source rule that the code breaks."""
+
+    rule: str
+    """Name of the rule."""
+    line: int
+    """Line in the task's code, from 1."""
+    witness: str
+    """The name or statement that breaks it."""
+
+
+class Tolerance(Record, frozen=True, kw_only=True):
+    """How far one output leaf may be off, relative to the scale of its elements."""
+
+    value: float
+    """Admissible scaled error; 0 for integer and boolean leaves, which are exact."""
+    error: float | None
+    """99.99 % quantile of the scaled error against float64; absent where it is assumed."""
+    num_terms: int
+    """Reduction length behind the rounding floor."""
+    is_assumed: bool
+    """No float64 reference was affordable or possible."""
+
+
+class LazyAnswer(Record, frozen=True, kw_only=True):
+    """How well an answer that ignores the work would have done."""
+
+    name: str
+    """Which answer, such as `zeros` or `replay`."""
+    margin: float
+    """Largest multiple of the tolerance at which at least 5 % of elements still fail."""
+    passes_1e_2: bool
+    """Every element is within 1e-2 absolute plus 1e-2 relative, as other harnesses ask."""
+
+
+class Effect(Record, frozen=True, kw_only=True):
+    """What a change to one part of the task does to its output."""
+
+    subject: str
+    """The part: `node 1 (relu)`, `input x` or `parameter linear.weight`."""
+    change: str
+    """`deleted`, `frozen` at another draw's value, or `redrawn`."""
+    margin: float
+    """Largest scaled error that the change causes, as a multiple of the tolerance."""
+
+
+class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
+    """What a CPU shows of a task on `meta` and on its tiny twin."""
+
+    source_faults: tuple[SourceFault, ...] = ()
+    """Broken source rules; the code does not run if there are any."""
+    failure: Failure | None = None
+    """What stopped the probe; everything after it is absent."""
+    predicted: tuple[TensorSpec, ...] = ()
+    """Output leaves that the graph predicts for the default workload; empty for foreign code."""
+    observed: tuple[TensorSpec, ...] = ()
+    """Output leaves on `meta` at the default workload; empty where `meta` cannot run it."""
+    num_draws: int = 0
+    """Input draws over all weight seeds that ran."""
+    num_nonfinite: int = 0
+    """NaN or infinite output elements over all of them."""
+    tolerances: tuple[Tolerance, ...] = ()
+    """The twin's own, one per output leaf."""
+    is_repeatable: bool | None = None
+    """Three runs on one input were bitwise equal."""
+    is_pure: bool | None = None
+    """Inputs and state were unchanged by a call."""
+    has_stable_inputs: bool | None = None
+    """Three draws have one structure and at least one floating input varies."""
+    mode_class: str | None = None
+    """`same`, `differs` or `mutates`: what train mode does against eval mode."""
+    answers: tuple[LazyAnswer, ...] = ()
+    """Lazy answers on the twin."""
+    effects: tuple[Effect, ...] = ()
+    """Deleted and frozen nodes, redrawn inputs and parameters."""
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """One timed mode of a reference."""
+
+    mode: str
+    """`eager` or `compile`."""
+    samples_ms: tuple[float, ...]
+    """Milliseconds of every timed call, in call order."""
+    median_ms: float
+    """Median of the samples."""
+    q25_ms: float
+    """First quartile."""
+    q75_ms: float
+    """Third quartile."""
+    ci_ms: tuple[float, float]
+    """95 % bootstrap interval of the median."""
+    num_warmup: int
+    """Untimed calls made first."""
+
+
+class Lease(Record, frozen=True, kw_only=True):
+    """Use of the device by one task."""
+
+    wait_s: float
+    """Seconds spent waiting for the device, over all holds."""
+    hold_s: float
+    """Seconds the device was held, over all holds."""
+    num_holds: int
+    """How often it was taken."""
+
+
+class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
+    """What the timing device shows of a task at full size."""
+
+    environment_id: str
+    """Which machine and software; see `Environment`."""
+    failure: Failure | None = None
+    """What stopped the measurement; everything after it is absent."""
+    observed: tuple[TensorSpec, ...] = ()
+    """Output leaves of eager."""
+    compiled: tuple[TensorSpec, ...] = ()
+    """Output leaves of the compiled module."""
+    num_graphs: int | None = None
+    """Graphs that `torch.compile(fullgraph=True)` captured."""
+    num_generated_kernels: int | None = None
+    """Kernels that Inductor generated; library calls do not count."""
+    compile_s: float | None = None
+    """Seconds of the gated compile, outside the lease."""
+    is_repeatable: bool | None = None
+    """Three eager runs on one input were bitwise equal."""
+    is_pure: bool | None = None
+    """Inputs and state were unchanged by a call."""
+    num_nonfinite: int | None = None
+    """NaN or infinite elements over two draws."""
+    tolerances: tuple[Tolerance, ...] = ()
+    """Released tolerances, one per output leaf."""
+    compile_margin: float | None = None
+    """Error of compiled against eager as a multiple of the tolerance; at most 1 passes."""
+    answers: tuple[LazyAnswer, ...] = ()
+    """Lazy answers at full size."""
+    timings: tuple[Timing, ...] = ()
+    """Baselines, one per mode."""
+    launch_floor_ms: float | None = None
+    """Median of an empty call through the same clock."""
+    peak_bytes: int | None = None
+    """Peak device memory of an eager call; on a CPU the prediction is all there is."""
+    is_advisory: bool = True
+    """The clock is the host's, so timings may move with other load (CPU runs)."""
+    lease: Lease | None = None
+    """Waits and holds."""
+
+
+class Environment(Record, frozen=True, kw_only=True, tag="environment"):
+    """Machine and software that baselines belong to."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    device_name: str
+    """Processor or GPU model."""
+    driver: str | None
+    """GPU driver version; absent on a CPU."""
+    cuda: str | None
+    """CUDA version of torch; absent for CPU builds."""
+    torch: str
+    """torch version."""
+    triton: str | None
+    """triton version; absent where it is not installed."""
+    python: str
+    """Python version."""
+    compiler: str | None
+    """C++ compiler that Inductor uses on a CPU; absent if there is none."""
+    num_threads: int
+    """Threads that torch may use in one child."""
+    num_cores: int
+    """Processor cores open to this process."""
+    opsgen: str
+    """opsgen version."""
+    problems: tuple[str, ...] = ()
+    """What this machine lacks for measuring on `device`, one sentence each; empty when ready."""
