@@ -1,0 +1,50 @@
+"""What a criterion can say, and the witnesses that both stages share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsgen.records import Record, TensorSpec, Tolerance
+
+
+class Absent(Record, frozen=True, kw_only=True):
+    """The evidence that a criterion needs is not there: nothing is held against the task."""
+
+    what: str
+    """The missing evidence, as a noun."""
+
+
+Outcome = str | Absent | None
+"""A witness of failure, missing evidence, or None where the criterion holds."""
+
+# A scaled error of 1 is as large as the element's scale: such a tolerance lets zeros pass.
+_WHOLE_SCALE = 1.0
+
+
+def describe_difference(
+    seen: Sequence[TensorSpec], wanted: Sequence[TensorSpec], origin: str
+) -> str | None:
+    """Return how the leaves `seen` differ from those `wanted` by `origin`, or None."""
+    if len(seen) != len(wanted):
+        return f"{len(seen)} output leaves, {len(wanted)} {origin}"
+    for index, (one, other) in enumerate(zip(seen, wanted, strict=True)):
+        if one != other:
+            return f"output {index} is {_spell(one)}, {origin} {_spell(other)}"
+    return None
+
+
+def describe_tolerances(tolerances: Sequence[Tolerance], num_leaves: int) -> str | None:
+    """Return why `tolerances` cannot judge `num_leaves` output leaves, or None."""
+    if len(tolerances) != num_leaves:
+        return f"{len(tolerances)} tolerances for {num_leaves} output leaves"
+    for index, tolerance in enumerate(tolerances):
+        if not 0.0 <= tolerance.value < _WHOLE_SCALE:
+            return (
+                f"output {index} is only known to {tolerance.value:.3g} of its scale "
+                f"(less than {_WHOLE_SCALE:g} wanted)"
+            )
+    return None
+
+
+def _spell(spec: TensorSpec) -> str:
+    return f"{spec.dtype} {list(spec.shape)}"

@@ -1,0 +1,101 @@
+"""What the probe's evidence says, one function per criterion of the protocol.
+
+Each returns a witness of what fails, `Absent` where the evidence that it
+needs is missing, or None where the criterion holds. Lazy answers of the tiny
+twin are kept on record but decide nothing: degeneracy grows with size, so
+`nontrivial` is decided at full size.
+"""
+
+from __future__ import annotations
+
+import math
+
+from opsgen.admit.outcome import Absent, Outcome, describe_difference, describe_tolerances
+from opsgen.recipe import Recipe
+from opsgen.records import ProbeEvidence, Task
+
+
+def self_contained(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when no source rule is broken."""
+    if not probe.source_faults:
+        return None
+    first, *others = probe.source_faults
+    more = f" (and {len(others)} more)" if others else ""
+    return f"line {first.line}: {first.witness} ({first.rule}){more}"
+
+
+def executes(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when `meta` gives the leaves that the graph predicts, where both are known."""
+    if not (probe.predicted and probe.observed):
+        return None
+    return describe_difference(probe.observed, probe.predicted, "predicted")
+
+
+def finite(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when no output element of any draw is NaN or infinite."""
+    if probe.num_nonfinite:
+        return f"{probe.num_nonfinite} NaN or infinite elements over {probe.num_draws} draws"
+    return None if probe.num_draws else Absent(what="draws on the twin")
+
+
+def deterministic(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when three runs on the twin are bitwise equal and change nothing."""
+    if probe.is_repeatable is False:
+        return "three runs on one input of the twin differ"
+    if probe.is_pure is False:
+        return "a call on the twin changes its inputs or state"
+    if probe.is_repeatable is None or probe.is_pure is None:
+        return Absent(what="repeated runs on the twin")
+    return None
+
+
+def judgeable(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when every output leaf of the twin has a tolerance that can tell answers apart."""
+    if probe.failure is not None or probe.source_faults:
+        return None
+    num_leaves = len(probe.observed or probe.predicted) or max(1, len(probe.tolerances))
+    return describe_tolerances(probe.tolerances, num_leaves)
+
+
+def live(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when every change to a part takes the output out of the tolerance.
+
+    Without `[probe] liveness` there is nothing to hold.
+    """
+    threshold = recipe.admit.live_margin
+    dead = [effect for effect in probe.effects if not effect.margin > threshold]
+    if dead:
+        worst = min(dead, key=lambda effect: -1.0 if math.isnan(effect.margin) else effect.margin)
+        more = f" (and {len(dead) - 1} more)" if len(dead) > 1 else ""
+        return (
+            f"{worst.subject} {worst.change} changes the output by {worst.margin:.3g} x the "
+            f"tolerance (more than {threshold:g} wanted){more}"
+        )
+    if recipe.probe.liveness and not probe.effects:
+        return Absent(what="effects of deletions and freezes")
+    return None
+
+
+def stable_inputs(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when draws share one structure and a floating input varies."""
+    if probe.has_stable_inputs is None:
+        return Absent(what="the structure of three draws")
+    if probe.has_stable_inputs:
+        return None
+    return "three draws differ in structure, or no floating input varies"
+
+
+def memory(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when the predicted peak and every known tensor are below the caps."""
+    limit = recipe.admit.max_tensor_elements
+    known = [*probe.observed]
+    if task.workloads:
+        known += [*task.workloads[0].inputs, *task.workloads[0].outputs]
+    largest = max((math.prod(spec.shape) for spec in known), default=0)
+    if largest > limit:
+        return f"a tensor has {largest} elements ({limit} allowed)"
+    if task.estimate is not None:
+        peak_gib = task.estimate.peak_bytes / 2**30
+        if peak_gib > recipe.admit.memory_gib:
+            return f"predicted peak {peak_gib:.4g} GiB ({recipe.admit.memory_gib:g} allowed)"
+    return None
