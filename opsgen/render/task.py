@@ -1,0 +1,33 @@
+"""A line of the plan as a task."""
+
+from __future__ import annotations
+
+from opsgen.ops import CATALOGUE
+from opsgen.records import Task
+from opsgen.render.source import render_source
+from opsgen.sampler import Line, family_hash, graph_hash, task_id
+
+
+def render_task(line: Line) -> Task:
+    """Return the task of a line that has a sampled graph.
+
+    Raises:
+        ValueError: The line has none; its `tries` say why.
+    """
+    if line.sampled is None:
+        raise ValueError(f"{line.data_source} line {line.number} has no graph")
+    graph = line.sampled.graph
+    default = line.sampled.workloads[0]
+    return Task(
+        task_id=task_id(graph, default.sizes),
+        data_source=line.data_source,
+        line=line.number,
+        level=len(graph.nodes),
+        ops=tuple(CATALOGUE[node.op].spellings[node.spelling].name for node in graph.nodes),
+        code=render_source(graph, default.sizes),
+        workloads=line.sampled.workloads,
+        graph=graph,
+        graph_hash=graph_hash(graph),
+        family=family_hash(graph),
+        estimate=line.sampled.estimate,
+    )

@@ -1,0 +1,49 @@
+"""The sampler: from a seed to an endless plan of sized, legal graphs.
+
+`plan` is the way in. `table` numbers the legal op sequences, `permutation`
+shuffles them, `growth` makes one graph of a sequence with attributes and
+domains checked by `algebra`, `cost` and `sizing` give it sizes near a target
+time, `resolution` computes shapes, `identity` hashes, `views` shows graphs.
+Nothing here needs torch, writes source or keeps state between lines.
+Imports `records`, `errors`, `recipe` and `ops`.
+"""
+
+from opsgen.sampler.cost import calibration_digest, estimate, load_calibration
+from opsgen.sampler.growth import grow
+from opsgen.sampler.identity import family_hash, graph_hash, size_names, task_id
+from opsgen.sampler.plan import Line, Plan, Sampled, num_ops, workload
+from opsgen.sampler.resolution import (
+    Resolution,
+    ResolvedNode,
+    input_specs,
+    is_legal,
+    output_specs,
+    resolve,
+)
+from opsgen.sampler.table import Table
+from opsgen.sampler.views import draw_text, to_networkx
+
+__all__ = [
+    "Line",
+    "Plan",
+    "Resolution",
+    "ResolvedNode",
+    "Sampled",
+    "Table",
+    "calibration_digest",
+    "draw_text",
+    "estimate",
+    "family_hash",
+    "graph_hash",
+    "grow",
+    "input_specs",
+    "is_legal",
+    "load_calibration",
+    "num_ops",
+    "output_specs",
+    "resolve",
+    "size_names",
+    "task_id",
+    "to_networkx",
+    "workload",
+]

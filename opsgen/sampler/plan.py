@@ -1,0 +1,158 @@
+"""The plan: one endless, seeded list of tasks for every quota class.
+
+Line `j` of class `torch#k` depends on the seed, the class and `j` alone, so
+that any process can make any line and a release can be cut in plan order
+whoever finished first. The op sequence is the j-th of a keyed permutation of
+the legal table; sequences do not repeat until the table is used up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import exp, log
+
+from opsgen.errors import SampleError, UsageError
+from opsgen.recipe import SampleConfig
+from opsgen.records import Estimate, Graph, Workload
+from opsgen.sampler.cost import Calibration, estimate, load_calibration
+from opsgen.sampler.growth import grow
+from opsgen.sampler.identity import size_names
+from opsgen.sampler.permutation import permute
+from opsgen.sampler.resolution import input_specs, output_specs, resolve
+from opsgen.sampler.sizing import check_memory, fit_sizes, smaller_sizes, twin_sizes
+from opsgen.sampler.table import Table
+
+_NUM_TRIES = 24
+_GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A graph with its workloads: the default, a smaller one, the tiny twin."""
+
+    graph: Graph
+    workloads: tuple[Workload, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the plan: a sampled graph, or none, and what the tries at it met.
+
+    Attributes:
+        data_source: Quota class.
+        number: Place in the class's list, from 0.
+        sequence: Names of the ops.
+        sampled: The graph; None if no try succeeded.
+        tries: Reasons of the rejected tries, in order.
+    """
+
+    data_source: str
+    number: int
+    sequence: tuple[str, ...]
+    sampled: Sampled | None
+    tries: tuple[str, ...] = field(default=())
+
+
+class Plan:
+    """All lines of all classes that a seed and a `[sample]` section give.
+
+    Raises:
+        UsageError: The section names an unknown calibration or dtype.
+    """
+
+    def __init__(self, seed: int, config: SampleConfig) -> None:
+        self.seed = seed
+        self.config = config
+        self.calibration: Calibration = load_calibration(config.calibration)
+        unknown = sorted(set(config.dtypes) - {"float32", "bfloat16", "float16"})
+        if unknown or not sum(config.dtypes.values()) > 0:
+            raise UsageError(
+                f"sample.dtypes: {unknown[0]!r} is none of float32, bfloat16, float16"
+                if unknown
+                else "sample.dtypes: the shares add up to nothing"
+            )
+
+    def line(self, data_source: str, number: int) -> Line:
+        """Make one line; the same for every process, machine and order of calls.
+
+        Raises:
+            UsageError: The class is not of the form `torch#k`.
+        """
+        sequence = self.sequence(data_source, number)
+        dtype = self._dtype(number)
+        tries: list[str] = []
+        for attempt in range(_NUM_TRIES):
+            rng = self._rng(data_source, number, attempt)
+            try:
+                sampled = self._sample(sequence, dtype, rng)
+            except SampleError as error:
+                tries.append(error.reason)
+            else:
+                return Line(data_source, number, sequence, sampled, tuple(tries))
+        return Line(data_source, number, sequence, None, tuple(tries))
+
+    def sequence(self, data_source: str, number: int) -> tuple[str, ...]:
+        """Return the op sequence of a line."""
+        share = self.config.dags
+        before, after = int(number * share), int((number + 1) * share)
+        is_dag = after > before
+        index = before if is_dag else number - before
+        table = _table(num_ops(data_source), is_dag)
+        cycle, place = divmod(index, table.size)
+        key = f"{self.seed}:{data_source}:{is_dag}:{cycle}"
+        return table.sequence(permute(place, table.size, key))
+
+    def _dtype(self, number: int) -> str:
+        """Spread dtypes evenly over the lines: a golden-ratio sequence against their shares."""
+        position = (number * _GOLDEN) % 1.0 * sum(self.config.dtypes.values())
+        for dtype, share in self.config.dtypes.items():
+            position -= share
+            if position < 0:
+                return dtype
+        return next(iter(self.config.dtypes))
+
+    def _rng(self, data_source: str, number: int, attempt: int) -> random.Random:
+        text = f"{self.seed}:{data_source}:{number}:{attempt}".encode()
+        return random.Random(hashlib.blake2b(text, digest_size=16).digest())
+
+    def _sample(self, sequence: tuple[str, ...], dtype: str, rng: random.Random) -> Sampled:
+        graph, first = grow(sequence, dtype, rng)
+        low, high = self.config.target_ms
+        target_ms = exp(log(low) + rng.random() * (log(high) - log(low)))
+        sizes = fit_sizes(graph, first, target_ms, self.calibration, rng)
+        sizes = {name: sizes[name] for name in size_names(graph)}
+        check_memory(graph, sizes, self.config.memory_gib * 2**30)
+        every = (sizes, smaller_sizes(graph, sizes), twin_sizes(graph, sizes))
+        workloads = tuple(workload(graph, each) for each in every)
+        return Sampled(graph, workloads, estimate(graph, sizes, self.calibration))
+
+
+def workload(graph: Graph, sizes: dict[str, int]) -> Workload:
+    """Describe a graph under an assignment of sizes."""
+    resolution = resolve(graph, sizes)
+    return Workload(
+        sizes=sizes,
+        inputs=input_specs(graph, resolution),
+        outputs=output_specs(graph, resolution),
+    )
+
+
+def num_ops(data_source: str) -> int:
+    """Return the number of ops of a class's tasks.
+
+    Raises:
+        UsageError: The class is not of the form `torch#k` with k from 1 to 5.
+    """
+    head, _, tail = data_source.partition("#")
+    if head != "torch" or tail not in {"1", "2", "3", "4", "5"}:
+        raise UsageError(f"release.want: {data_source!r} is no class; write torch#1 to torch#5")
+    return int(tail)
+
+
+@lru_cache(maxsize=16)
+def _table(length: int, with_operands: bool) -> Table:
+    return Table(length, with_operands=with_operands)

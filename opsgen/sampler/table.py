@@ -1,0 +1,157 @@
+"""The table of legal op sequences, enumerated without being written out.
+
+Which op may follow which is decided once from a few sampled applications of
+each entry (ranks, numeric ranges, triviality). Sequences of `k` ops are paths
+in that relation: counting them by dynamic programming allows to number all
+of them and to name the n-th without listing the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from opsgen.ops import CATALOGUE, Attrs, Dim, Interval, Op, Operand
+from opsgen.ops.intervals import REAL
+from opsgen.sampler.algebra import Applied, find_triviality
+from opsgen.sampler.choices import RandomDraw
+
+_NUM_SAMPLES = 6
+_TYPICAL = {1: (64,), 2: (8, 64), 3: (4, 32, 64), 4: (4, 32, 16, 16), 5: (2, 16, 8, 8, 8)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    attrs: Attrs
+    rank_in: int
+    rank_out: int
+    shape_out: tuple[int, ...]
+    interval_out: Interval
+
+
+@cache
+def _applications(name: str) -> tuple[_Application, ...]:
+    """Apply an op to typical shapes of each rank with a few choices of attributes."""
+    op = CATALOGUE[name]
+    rng = random.Random(name)  # the same samples in every process
+    found = []
+    for rank in op.ranks:
+        shape = _TYPICAL[rank]
+        for _ in range(_NUM_SAMPLES):
+            draw = RandomDraw(rng)
+            dims = tuple(Dim.named(f"d{index}", size) for index, size in enumerate(shape))
+            attrs = op.attrs(draw, (dims,))
+            operands = None if attrs is None else op.operands(draw, (dims,), attrs)
+            if attrs is None or operands is None:
+                continue
+            out = op.out((dims, *[operand.shape for operand in operands]), attrs)
+            interval = _interval_out(op, attrs, operands)
+            sizes = tuple(int(size) for size in out)
+            if prod(sizes) > 0:
+                found.append(_Application(attrs, rank, len(out), sizes, interval))
+    return tuple(found)
+
+
+def _interval_out(op: Op, attrs: Attrs, operands: tuple[Operand, ...]) -> Interval:
+    if isinstance(op.range, Interval):
+        return op.range
+    return op.range((op.domain, *[operand.domain for operand in operands]), attrs)
+
+
+@cache
+def _may_follow(first: str, second: str) -> bool:
+    producer, consumer = CATALOGUE[first], CATALOGUE[second]
+    if producer.out_dtype != "float" or consumer.in_dtype != "float":
+        return False
+    attrs_by_rank: dict[int, list[Attrs]] = {}
+    for after in _applications(second):
+        attrs_by_rank.setdefault(after.rank_in, []).append(after.attrs)
+    for before in _applications(first):
+        if not before.interval_out.within(consumer.domain):
+            continue
+        made = Applied(producer, before.attrs, _TYPICAL[before.rank_in], REAL)
+        for attrs in attrs_by_rank.get(before.rank_out, ()):
+            applied = Applied(consumer, attrs, before.shape_out, before.interval_out, made)
+            if find_triviality(applied) is None:
+                return True
+    return False
+
+
+@cache
+def feasible_ranks(sequence: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the ranks of a task input from which a whole sequence can be applied."""
+    ranks: set[int] | None = None
+    for name in reversed(sequence):
+        ranks = {
+            known.rank_in
+            for known in _applications(name)
+            if ranks is None or known.rank_out in ranks
+        }
+    return tuple(sorted(ranks or ()))
+
+
+class Table:
+    """All legal sequences of one length, numbered from 0.
+
+    Args:
+        length: Number of ops.
+        with_operands: Count the sequences in which some op reads several tensors
+            (True), or those in which none does (False).
+    """
+
+    def __init__(self, length: int, *, with_operands: bool) -> None:
+        self.length = length
+        self.with_operands = with_operands
+        self._names = tuple(CATALOGUE)
+        self._counts: dict[tuple[int, str | None, bool], int] = {}
+        self.size = self._count(length, None, not with_operands)
+
+    def sequence(self, number: int) -> tuple[str, ...]:
+        """Return sequence `number`.
+
+        Raises:
+            IndexError: The table has no such number.
+        """
+        if not 0 <= number < self.size:
+            raise IndexError(f"sequence {number} of {self.size}")
+        names: list[str] = []
+        last, is_done = None, not self.with_operands
+        for left in range(self.length, 0, -1):
+            for name in self._next(last):
+                done = is_done or CATALOGUE[name].has_operands
+                count = self._count(left - 1, name, done)
+                if number < count:
+                    names.append(name)
+                    last, is_done = name, done
+                    break
+                number -= count
+        return tuple(names)
+
+    def _next(self, last: str | None) -> tuple[str, ...]:
+        return (
+            _starters(self.with_operands) if last is None else _followers(last, self.with_operands)
+        )
+
+    def _count(self, left: int, last: str | None, is_done: bool) -> int:
+        """Count the ways to go on for `left` more ops after `last`."""
+        if left == 0:
+            return int(is_done)
+        key = (left, last, is_done)
+        if key not in self._counts:
+            self._counts[key] = sum(
+                self._count(left - 1, name, is_done or CATALOGUE[name].has_operands)
+                for name in self._next(last)
+            )
+        return self._counts[key]
+
+
+@cache
+def _starters(with_operands: bool) -> tuple[str, ...]:
+    return tuple(name for name, op in CATALOGUE.items() if with_operands or not op.has_operands)
+
+
+@cache
+def _followers(last: str, with_operands: bool) -> tuple[str, ...]:
+    return tuple(name for name in _starters(with_operands) if _may_follow(last, name))
