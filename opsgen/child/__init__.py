@@ -1,0 +1,30 @@
+"""Child processes: everything that executes a task sits in one.
+
+`supervisor` runs jobs in a recycled process of its own (`process` starts,
+watches and kills it, `deadline` counts its stages) and turns every way to fail
+into a fault with a reason. `loop` is the other side, `context` what a job is
+handed there, `frames` what the two say to each other, `guard` what one job
+must leave as it was. `lease` is the exclusive use of a device, `nvml` the list
+of GPUs. Jobs are known by name only. Imports no torch, and of opsgen only
+`errors`, `records` and `recipe`.
+"""
+
+from opsgen.child.context import JobContext, LocalContext
+from opsgen.child.deadline import DEFAULT_DEADLINE_S
+from opsgen.child.faults import reason_of
+from opsgen.child.lease import DeviceLease
+from opsgen.child.nvml import Gpu, list_gpus
+from opsgen.child.process import ChildConfig
+from opsgen.child.supervisor import Child
+
+__all__ = [
+    "DEFAULT_DEADLINE_S",
+    "Child",
+    "ChildConfig",
+    "DeviceLease",
+    "Gpu",
+    "JobContext",
+    "LocalContext",
+    "list_gpus",
+    "reason_of",
+]

@@ -1,0 +1,179 @@
+"""The one exclusive lease per physical device.
+
+A `flock` on a local file named by the device. The kernel gives it up with the
+process that holds it, however that process ends, and hands it to a waiter
+within milliseconds; lock services with time-outs can be over-booked instead.
+The file must lie on a local disk that everyone on the device shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from opsgen.errors import MeasureError
+from opsgen.records import Lease
+
+
+def default_directory() -> Path:
+    """Return this user's folder of lease files, shared by all runs on this host.
+
+    Raises:
+        MeasureError: The folder belongs to someone else or is open to others.
+    """
+    path = Path(tempfile.gettempdir()) / f"opsgen-lease-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    is_private = stat.S_ISDIR(status.st_mode) and not stat.S_IMODE(status.st_mode) & 0o022
+    if status.st_uid != os.getuid() or not is_private:
+        raise MeasureError(f"{path} must be a folder that only user {os.getuid()} can write to")
+    return path
+
+
+class _Flock:
+    """The process-wide state of one lease file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.mutex = threading.Lock()
+        self.depth = 0
+        self.holder: DeviceLease | None = None
+        self._descriptor: int | None = None
+        # A forked process that does not exec would share the open file and keep
+        # the lock alive; closing its copy does not unlock ours.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._open(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def lock(self) -> None:
+        fcntl.flock(self._open(), fcntl.LOCK_EX)
+
+    def unlock(self) -> None:
+        fcntl.flock(self._open(), fcntl.LOCK_UN)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.path, flags, 0o600)
+        return self._descriptor
+
+    def _forget(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+        self.depth = 0
+        self.holder = None
+        self.mutex = threading.Lock()
+
+
+_FLOCKS: dict[Path, _Flock] = {}
+_FLOCKS_MUTEX = threading.Lock()
+
+
+class DeviceLease:
+    """Exclusive use of one device, re-entrant within a process.
+
+    All leases of one process on one device are the same hold, so an inner
+    `hold()` in a library hook neither waits nor counts. Threads of a process do
+    not exclude each other.
+
+    Args:
+        device_id: A GPU's UUID, or `cpu`.
+        directory: Where the lease files lie; by default `default_directory()`.
+        on_wait: Called with True when a wait begins and with False when it ends;
+            not called when the device is free.
+    """
+
+    def __init__(
+        self,
+        device_id: str,
+        directory: Path | None = None,
+        on_wait: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.device_id = device_id
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", device_id) + ".lock"
+        self.path = ((directory or default_directory()) / name).resolve()
+        self._on_wait = on_wait
+        with _FLOCKS_MUTEX:
+            if self.path not in _FLOCKS:
+                _FLOCKS[self.path] = _Flock(self.path)
+            self._flock = _FLOCKS[self.path]
+        self._since_s: float | None = None
+        self.reset_counters()
+
+    @property
+    def is_held(self) -> bool:
+        """This process holds the device."""
+        return self._flock.depth > 0
+
+    @property
+    def hold_s(self) -> float:
+        """Seconds held through this object since the last reset, up to now if held."""
+        now_s = time.monotonic()
+        return self._hold_s + (now_s - self._since_s if self._since_s is not None else 0.0)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Wait for the device and keep it until the block ends."""
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def usage(self) -> Lease:
+        """Return the counters as a record."""
+        return Lease(wait_s=self.wait_s, hold_s=self.hold_s, num_holds=self.num_holds)
+
+    def reset_counters(self) -> None:
+        """Start counting anew; a hold in progress counts from now."""
+        self.wait_s = 0.0
+        self.num_holds = 0
+        self._hold_s = 0.0
+        if self._since_s is not None:
+            self._since_s = time.monotonic()
+
+    def _enter(self) -> None:
+        with self._flock.mutex:
+            if self._flock.depth == 0:
+                self._acquire()
+                self._flock.holder = self
+                self._since_s = time.monotonic()
+                self.num_holds += 1
+            self._flock.depth += 1
+
+    def _leave(self) -> None:
+        with self._flock.mutex:
+            self._flock.depth = max(0, self._flock.depth - 1)
+            holder = self._flock.holder
+            if self._flock.depth > 0 or holder is None:
+                return
+            self._flock.unlock()
+            self._flock.holder = None
+            holder._hold_s, holder._since_s = holder.hold_s, None
+
+    def _acquire(self) -> None:
+        if self._flock.try_lock():
+            return
+        begin_s = time.monotonic()
+        if self._on_wait is not None:
+            self._on_wait(True)
+        try:
+            self._flock.lock()
+        finally:
+            self.wait_s += time.monotonic() - begin_s
+            if self._on_wait is not None:
+                self._on_wait(False)

@@ -1,0 +1,238 @@
+"""Supervision of a child: one job at a time, and every way to fail has its reason.
+
+Nothing that a job does reaches the supervisor's own process. An attempt ends
+with evidence or with a fault; the supervisor never raises for either.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+import msgspec
+
+from opsgen.child.deadline import START_STAGE, StageClock
+from opsgen.child.faults import MAX_DETAIL_CHARS, NUM_LOG_LINES
+from opsgen.child.frames import Failed, FrameError, Job, LeaseWait, Message, Ready, Result, Stage
+from opsgen.child.process import ChildConfig, Process, Unkillable
+from opsgen.errors import reason_for
+from opsgen.records import Evidence, Fault, Request
+
+WATCH_S = 0.25
+"""Seconds between looks at memory, cancellation and the pulse."""
+
+MAX_EXIT_S = 2.0
+"""How long a child that hung up may take to be gone."""
+
+_MAX_RESTING_SHARE = 0.5  # Of the memory limit: more than that between jobs is a leak.
+
+
+def _never() -> bool:
+    return False
+
+
+class _Ended(Exception):  # noqa: N818 - ends the watch, whatever the cause
+    """The attempt is over without an answer."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Child:
+    """A slot that runs jobs in a process of its own, replaced whenever it has to be.
+
+    The process starts with the first job, and serves until it has done
+    `recycle_after` jobs, is too old or too fat, was spoiled, or died. Use it
+    from one thread only, one that outlives it; `close` may come from any.
+    """
+
+    def __init__(self, config: ChildConfig) -> None:
+        self.config = config
+        self.pid = 0
+        self.num_starts = 0
+        self._process: Process | None = None
+        self._num_jobs = 0
+        self._is_closing = False
+        self._busy = threading.Lock()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(
+        self,
+        request: Request,
+        *,
+        is_fresh: bool = False,
+        is_cancelled: Callable[[], bool] = _never,
+    ) -> Evidence | Fault:
+        """Run one job and return what came of it.
+
+        Afterwards `pid` names the process that ran it, 0 if none could be started.
+
+        Args:
+            request: What to do; its tag names the job.
+            is_fresh: The process must not have served another job before.
+            is_cancelled: Looked at every `WATCH_S`; once true, the process is killed
+                and the fault is `worker_lost`.
+        """
+        with self._busy:
+            self.pid = 0
+            clock = StageClock(self.config.fleet.deadlines_s, START_STAGE, time.monotonic())
+            try:
+                return self._attempt(request, clock, is_fresh, is_cancelled)
+            except _Ended as end:
+                return self._fault(end.reason, end.detail, clock.stage)
+            except Exception as error:  # noqa: BLE001 - ours or the machine's, never the task's
+                lines = traceback.format_exc().splitlines()[-NUM_LOG_LINES:]
+                detail = f"{type(error).__name__}: {error}"
+                fault = self._fault("infrastructure", detail, clock.stage)
+                return msgspec.structs.replace(fault, log="\n".join(lines))
+
+    def close(self) -> None:
+        """Kill the process; a job in progress ends as `worker_lost`."""
+        self._is_closing = True
+        with self._busy:
+            self._drop()
+
+    def _attempt(
+        self,
+        request: Request,
+        clock: StageClock,
+        is_fresh: bool,
+        is_cancelled: Callable[[], bool],
+    ) -> Evidence | Fault:
+        if self._process is not None and self._must_replace(self._process, is_fresh):
+            self._drop()
+        if self._process is None:
+            self._process = Process(self.config)
+            self.num_starts += 1
+            self._num_jobs = 0
+        process = self._process
+        self.pid = process.pid
+        self._num_jobs += 1
+        process.clear_log()
+        process.send(Job(request=request))
+        answer = self._watch(process, clock, lambda: self._is_closing or is_cancelled())
+        if answer.spoiled is not None:
+            self._drop()
+        return answer.evidence if isinstance(answer, Result) else _not_while_starting(answer.fault)
+
+    def _watch(
+        self, process: Process, clock: StageClock, is_cancelled: Callable[[], bool]
+    ) -> Result | Failed:
+        next_look_s = 0.0
+        while True:
+            now_s = time.monotonic()
+            if now_s >= next_look_s:
+                self._look(process, is_cancelled)
+                next_look_s = time.monotonic() + WATCH_S
+            _check_deadline(clock, now_s)
+            # Asked before reading: what a dead child sent is there to be read.
+            has_exited = process.has_exited()
+            try:
+                messages = process.receive(0.0 if has_exited else min(WATCH_S, clock.left_s(now_s)))
+            except FrameError as error:
+                raise _Ended("crash", f"garbage on its channel: {error}") from error
+            for message in messages:
+                answer = _note(message, clock)
+                if answer is not None:
+                    return answer
+            # A helper that outlived the child can keep the channel open.
+            if process.is_hung_up or (has_exited and not messages):
+                raise _Ended("crash", _exit_of(process))
+
+    def _look(self, process: Process, is_cancelled: Callable[[], bool]) -> None:
+        if is_cancelled():
+            raise _Ended("worker_lost", "the run was stopped")
+        limit_gib = self.config.fleet.memory_limit_gib
+        rss_gib = process.rss_bytes() / 2**30
+        if rss_gib > limit_gib:
+            detail = f"{rss_gib:.1f} GiB resident, the limit is {limit_gib:g} GiB"
+            raise _Ended("host_oom", detail)
+
+    def _must_replace(self, process: Process, is_fresh: bool) -> bool:
+        fleet = self.config.fleet
+        return (
+            process.is_hung_up
+            or process.has_exited()
+            or (is_fresh and self._num_jobs > 0)
+            or self._num_jobs >= fleet.recycle_after
+            or time.monotonic() - process.started_s > fleet.max_child_age_s
+            or process.rss_bytes() > _MAX_RESTING_SHARE * fleet.memory_limit_gib * 2**30
+        )
+
+    def _fault(self, reason: str, detail: str, stage: str) -> Fault:
+        """Kill the process and say what its end means."""
+        log = self._process.log_tail() if self._process is not None else ""
+        try:
+            self._drop()
+        except Unkillable as error:
+            reason, detail = "infrastructure", f"{detail}; then {error}"
+        detail = " ".join(detail.split())[:MAX_DETAIL_CHARS]
+        return _not_while_starting(Fault(reason=reason, stage=stage, detail=detail, log=log))
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+
+def _not_while_starting(fault: Fault) -> Fault:
+    """Hold the task harmless for a fault from before any of its code ran."""
+    if fault.stage != START_STAGE or reason_for(fault.reason).verdict != "rejected":
+        return fault
+    detail = f"{fault.reason} while starting: {fault.detail}"
+    return msgspec.structs.replace(fault, reason="infrastructure", detail=detail)
+
+
+def _check_deadline(clock: StageClock, now_s: float) -> None:
+    if clock.left_s(now_s) > 0.0:
+        return
+    if clock.is_waiting:
+        raise _Ended("infrastructure", "the device's lease was never free")
+    raise _Ended(f"timeout:{clock.stage}", f"outlived its deadline of {clock.deadline_s:g} s")
+
+
+def _note(message: Message, clock: StageClock) -> Result | Failed | None:
+    """Take notice of a message; return it if it is the answer."""
+    now_s = time.monotonic()
+    match message:
+        case Ready():
+            return None
+        case Stage():
+            clock.enter(message.name, now_s)
+        case LeaseWait():
+            clock.set_waiting(message.is_waiting, now_s)
+        case Result() | Failed():
+            return message
+        case _:
+            raise _Ended("crash", "garbage on its channel: a message that no child sends")
+    return None
+
+
+def _exit_of(process: Process) -> str:
+    """Return how the child ended, waiting for it; it is dead afterwards in any case."""
+    give_up_s = time.monotonic() + MAX_EXIT_S
+    while not process.has_exited():
+        if time.monotonic() > give_up_s:
+            process.kill()
+            return "closed its channel and went on"
+        time.sleep(0.002)
+    code = process.kill()
+    if code >= 0:
+        return f"exit code {code}"
+    return f"signal {-code} ({signal.Signals(-code).name})"

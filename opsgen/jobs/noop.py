@@ -1,0 +1,217 @@
+"""The job that measures nothing: it does what a task could do to its process.
+
+Fleets are tried out with it, on any machine and without torch. A behaviour may
+carry an argument behind a colon, such as `sleep:0.5`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from opsgen.child.context import JobContext
+from opsgen.errors import MeasureError, TaskError
+from opsgen.records import NoopEvidence, NoopRequest
+
+Behaviour = Callable[[JobContext, str], dict[str, float] | None]
+
+_FOREVER_S = 3600
+_NOISE_LINE = b"noise " * 170 + b"\n"
+
+
+class _Odd(BaseException):
+    """No `Exception`, as an interrupt is none."""
+
+
+def run(request: NoopRequest, context: JobContext) -> NoopEvidence:
+    """Do what `request.behaviour` names, and answer if that leaves anyone to answer."""
+    name, _, argument = request.behaviour.partition(":")
+    if name not in BEHAVIOURS:
+        raise MeasureError(f"no behaviour {name!r}; there are {', '.join(BEHAVIOURS)}")
+    metrics = BEHAVIOURS[name](context, argument) or {}
+    return NoopEvidence(key=request.key, pid=os.getpid(), metrics=metrics)
+
+
+def _return(context: JobContext, argument: str) -> None:
+    return
+
+
+def _sleep(context: JobContext, seconds: str) -> None:
+    time.sleep(float(seconds))
+
+
+def _stages(context: JobContext, names: str) -> None:
+    for name in names.split(","):
+        context.stage(name)
+        time.sleep(0.3)
+
+
+def _lease(context: JobContext, seconds: str) -> dict[str, float]:
+    with context.lease.hold():
+        begin_s = time.monotonic()
+        time.sleep(float(seconds or 0.0))
+        end_s = time.monotonic()
+    return {"begin_s": begin_s, "end_s": end_s, "wait_s": context.lease.wait_s}
+
+
+def _threads(context: JobContext, argument: str) -> dict[str, float]:
+    return {
+        name: float(os.environ[name])
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
+    }
+
+
+def _nan(context: JobContext, argument: str) -> dict[str, float]:
+    return {"nan": math.nan, "inf": math.inf, "minus_inf": -math.inf}
+
+
+def _big(context: JobContext, mebibytes: str) -> dict[str, float]:
+    # 16 bytes a metric: 7 of the key, 9 of the value.
+    return {f"{number:06d}": 0.5 for number in range(int(float(mebibytes or 1) * 2**16))}
+
+
+def _stdout(context: JobContext, mebibytes: str) -> None:
+    _print_noise(1, mebibytes)
+
+
+def _stderr(context: JobContext, mebibytes: str) -> None:
+    _print_noise(2, mebibytes)
+
+
+def _print_noise(descriptor: int, mebibytes: str) -> None:
+    for _ in range(int(float(mebibytes or 1) * 2**10)):
+        os.write(descriptor, _NOISE_LINE)
+
+
+def _close_streams(context: JobContext, argument: str) -> None:
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)
+
+
+def _raise(context: JobContext, argument: str) -> None:
+    raise RuntimeError(argument or "raised on purpose")
+
+
+def _task_error(context: JobContext, argument: str) -> None:
+    raise TaskError("executes", "raised on purpose")
+
+
+def _measure_error(context: JobContext, argument: str) -> None:
+    raise MeasureError("raised on purpose")
+
+
+def _base_exception(context: JobContext, argument: str) -> None:
+    raise _Odd("raised on purpose")
+
+
+def _system_exit(context: JobContext, code: str) -> None:
+    sys.exit(int(code or 0))
+
+
+def _surrogate(context: JobContext, argument: str) -> None:
+    raise RuntimeError("half a character: \ud800")
+
+
+def _sticky(context: JobContext, argument: str) -> None:
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def _gpu_oom(context: JobContext, argument: str) -> None:
+    raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
+def _spoil(context: JobContext, argument: str) -> None:
+    context.spoil("spoiled on purpose")
+
+
+def _chdir(context: JobContext, argument: str) -> None:
+    os.chdir("/")
+
+
+def _segfault(context: JobContext, argument: str) -> None:
+    ctypes.string_at(0)
+
+
+def _abort(context: JobContext, argument: str) -> None:
+    os.abort()
+
+
+def _exit(context: JobContext, code: str) -> None:
+    os._exit(int(code or 0))
+
+
+def _crash_once(context: JobContext, marker: str) -> None:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        os.abort()
+
+
+def _hang(context: JobContext, argument: str) -> None:
+    while True:
+        pass
+
+
+def _gil_sleep(context: JobContext, argument: str) -> None:
+    # PyDLL keeps the interpreter locked during the call.
+    ctypes.PyDLL(None).sleep(_FOREVER_S)
+
+
+def _sigstop(context: JobContext, argument: str) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _orphan(context: JobContext, then: str) -> None:
+    """Leave a helper behind that ignores polite signals and keeps every descriptor."""
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(_FOREVER_S)
+    if then == "exit":
+        os._exit(0)
+
+
+def _allocate(context: JobContext, gibibytes: str) -> None:
+    blocks = []
+    for _ in range(int(float(gibibytes or 16) * 64)):
+        blocks.append(b"\x01" * (1 << 24))
+        time.sleep(0.002)
+    time.sleep(_FOREVER_S)
+
+
+BEHAVIOURS: dict[str, Behaviour] = {
+    "return": _return,
+    "sleep": _sleep,
+    "stages": _stages,
+    "lease": _lease,
+    "threads": _threads,
+    "nan": _nan,
+    "big": _big,
+    "stdout": _stdout,
+    "stderr": _stderr,
+    "close_streams": _close_streams,
+    "raise": _raise,
+    "task_error": _task_error,
+    "measure_error": _measure_error,
+    "base_exception": _base_exception,
+    "system_exit": _system_exit,
+    "surrogate": _surrogate,
+    "cuda_sticky": _sticky,
+    "gpu_oom": _gpu_oom,
+    "spoil": _spoil,
+    "chdir": _chdir,
+    "segfault": _segfault,
+    "abort": _abort,
+    "exit": _exit,
+    "crash_once": _crash_once,
+    "hang": _hang,
+    "gil_sleep": _gil_sleep,
+    "sigstop": _sigstop,
+    "orphan": _orphan,
+    "allocate": _allocate,
+}
+"""What a request may ask for, by name."""
