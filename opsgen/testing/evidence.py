@@ -1,0 +1,171 @@
+"""Strategies for what the stages see, sound and unsound."""
+
+from __future__ import annotations
+
+import statistics
+
+from hypothesis import strategies as st
+
+from opsgen.records import (
+    Effect,
+    Environment,
+    Failure,
+    LazyAnswer,
+    Lease,
+    MeasureEvidence,
+    ProbeEvidence,
+    SourceFault,
+    TensorSpec,
+    Timing,
+    Tolerance,
+)
+
+_LEAF = (TensorSpec(shape=(64, 32), dtype="float32"),)
+_LEAVES = st.sampled_from((_LEAF, (TensorSpec(shape=(64, 1), dtype="float32"),), _LEAF + _LEAF, ()))
+_ANSWERS = st.sampled_from(("zeros", "constant", "mean", "replay", "input", "redrawn"))
+_MARGINS = st.floats(min_value=0.0) | st.just(float("nan"))
+_CLAIMS = st.none() | st.booleans()
+_FAILURES = st.builds(
+    Failure,
+    criterion=st.sampled_from(("executes", "judgeable", "self_contained")),
+    stage=st.sampled_from(("build", "eager", "compile")),
+    kind=st.just("RuntimeError"),
+    message=st.just("mat1 and mat2 shapes\ncannot be multiplied"),
+    trace=st.just(""),
+)
+
+
+def tolerances() -> st.SearchStrategy[Tolerance]:
+    """Tolerances that tell answers apart, assumed or measured."""
+    return st.builds(
+        Tolerance,
+        value=st.floats(0.0, 0.01),
+        error=st.none() | st.floats(0.0, 0.01),
+        num_terms=st.integers(1, 2**20),
+        is_assumed=st.booleans(),
+    )
+
+
+def lazy_answers(margins: st.SearchStrategy[float] = _MARGINS) -> st.SearchStrategy[LazyAnswer]:
+    """Lazy answers with margins from the given range."""
+    return st.builds(LazyAnswer, name=_ANSWERS, margin=margins, passes_1e_2=st.booleans())
+
+
+def effects(margins: st.SearchStrategy[float] = _MARGINS) -> st.SearchStrategy[Effect]:
+    """Effects of changes to parts, with margins from the given range."""
+    return st.builds(
+        Effect,
+        subject=st.sampled_from(("node 0 (relu)", "input x", "parameter linear.weight")),
+        change=st.sampled_from(("deleted", "frozen", "redrawn")),
+        margin=margins,
+    )
+
+
+@st.composite
+def timings(draw: st.DrawFn, *, mode: str = "eager", low_ms: float = 1e-3) -> Timing:
+    """Seven to nine samples between `low_ms` and 90 ms with matching statistics."""
+    samples = draw(st.lists(st.floats(low_ms, 90.0), min_size=7, max_size=9))
+    q25, median, q75 = statistics.quantiles(samples, n=4, method="inclusive")
+    return Timing(
+        mode=mode,
+        samples_ms=tuple(samples),
+        median_ms=median,
+        q25_ms=q25,
+        q75_ms=q75,
+        ci_ms=(q25, q75),
+        num_warmup=draw(st.integers(1, 9)),
+    )
+
+
+@st.composite
+def probe_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> ProbeEvidence:
+    """What a probe might have seen; sound evidence passes the default thresholds."""
+    if is_sound or (is_sound is None and draw(st.booleans())):
+        leaves = draw(st.sampled_from((_LEAF, ())))
+        return ProbeEvidence(
+            predicted=leaves,
+            observed=leaves,
+            num_draws=15,
+            tolerances=(draw(tolerances()),),
+            is_repeatable=True,
+            is_pure=True,
+            has_stable_inputs=True,
+            mode_class=draw(st.sampled_from(("same", "differs", "mutates"))),
+            answers=tuple(draw(st.lists(lazy_answers(), max_size=2))),
+            effects=tuple(draw(st.lists(effects(st.floats(1.5)), min_size=1, max_size=3))),
+        )
+    fault = SourceFault(rule="imports", line=3, witness="import os")
+    return ProbeEvidence(
+        source_faults=draw(st.sampled_from(((), (), (fault,), (fault, fault)))),
+        failure=draw(st.none() | _FAILURES),
+        predicted=draw(_LEAVES),
+        observed=draw(_LEAVES),
+        num_draws=draw(st.integers(0, 15)),
+        num_nonfinite=draw(st.integers(0, 2)),
+        tolerances=tuple(draw(st.lists(tolerances(), max_size=2))),
+        is_repeatable=draw(_CLAIMS),
+        is_pure=draw(_CLAIMS),
+        has_stable_inputs=draw(_CLAIMS),
+        effects=tuple(draw(st.lists(effects(), max_size=3))),
+    )
+
+
+@st.composite
+def measure_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> MeasureEvidence:
+    """What a device might have seen; sound evidence passes the default thresholds."""
+    if is_sound or (is_sound is None and draw(st.booleans())):
+        answer = LazyAnswer(name="zeros", margin=draw(st.floats(10.0)), passes_1e_2=False)
+        return MeasureEvidence(
+            environment_id="here",
+            observed=_LEAF,
+            compiled=_LEAF,
+            num_graphs=1,
+            num_generated_kernels=draw(st.integers(0, 3)),
+            compile_s=draw(st.floats(0.1, 60.0)),
+            is_repeatable=True,
+            is_pure=True,
+            num_nonfinite=0,
+            tolerances=(draw(tolerances()),),
+            compile_margin=draw(st.floats(0.0, 1.0)),
+            answers=(answer,),
+            timings=(draw(timings(low_ms=1.1)), draw(timings(mode="compile"))),
+            launch_floor_ms=draw(st.floats(0.0, 0.1)),
+            peak_bytes=draw(st.none() | st.integers(0, 2**34)),
+            is_advisory=draw(st.booleans()),
+            lease=draw(st.none() | st.just(Lease(wait_s=0.5, hold_s=0.25, num_holds=2))),
+        )
+    return MeasureEvidence(
+        environment_id="here",
+        failure=draw(st.none() | _FAILURES),
+        observed=draw(_LEAVES),
+        compiled=draw(_LEAVES),
+        num_graphs=draw(st.none() | st.integers(1, 2)),
+        is_repeatable=draw(_CLAIMS),
+        is_pure=draw(_CLAIMS),
+        num_nonfinite=draw(st.none() | st.integers(0, 2)),
+        tolerances=tuple(draw(st.lists(tolerances(), max_size=2))),
+        compile_margin=draw(st.none() | _MARGINS),
+        answers=tuple(draw(st.lists(lazy_answers(), max_size=3))),
+        timings=tuple(draw(st.lists(timings(), max_size=1))),
+        launch_floor_ms=draw(st.none() | st.floats(0.0, 10.0)),
+        peak_bytes=draw(st.none() | st.integers(0, 2**36)),
+    )
+
+
+def environments() -> st.SearchStrategy[Environment]:
+    """CPU and GPU machines."""
+    version = st.sampled_from(("1.0.0", "2.13.0"))
+    return st.builds(
+        Environment,
+        device=st.sampled_from(("cpu", "cuda")),
+        device_name=st.sampled_from(("AMD EPYC 9554", "NVIDIA H200")),
+        driver=st.none() | version,
+        cuda=st.none() | version,
+        torch=version,
+        triton=st.none() | version,
+        python=version,
+        compiler=st.none() | st.just("g++ 14.2"),
+        num_threads=st.integers(1, 64),
+        num_cores=st.integers(1, 64),
+        opsgen=st.just("0.1.0"),
+    )
