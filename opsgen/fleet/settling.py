@@ -1,0 +1,112 @@
+"""What follows from the attempts made at one job: the answer, the final fault, or a retry.
+
+Pure, and the same for a run in progress and for a journal read later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opsgen.errors import reason_for
+from opsgen.records import Attempt, Evidence, Fault
+
+JobKey = tuple[str, str]
+"""Job and key of an attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A job that needs no further attempt.
+
+    Attributes:
+        attempt: The one that decides: the first with evidence, else the last.
+        num_attempts: How many were made.
+    """
+
+    attempt: Attempt
+    num_attempts: int
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The answer; None when the job ended in a fault."""
+        return self.attempt.evidence
+
+    @property
+    def fault(self) -> Fault | None:
+        """The final fault; None when there is an answer."""
+        return self.attempt.fault
+
+    @property
+    def is_deferred(self) -> bool:
+        """It failed for want of resources or a machine, so another run may try again."""
+        fault = self.attempt.fault
+        return fault is not None and reason_for(fault.reason).verdict == "deferred"
+
+
+def settle(attempts: Sequence[Attempt]) -> Settled | None:
+    """Decide what the attempts at one job and key amount to; None asks for another.
+
+    The retries of a reason are those of `opsgen.errors.REASONS`. Faults that are
+    charged to the task confirm each other: a crash after a timeout needs no
+    third try. Faults of the machine count per reason, so none of them can use
+    up the retry that a crash is owed.
+    """
+    if not attempts:
+        return None
+    for attempt in attempts:
+        if attempt.evidence is not None:
+            return Settled(attempt=attempt, num_attempts=len(attempts))
+    faults = [attempt.fault for attempt in attempts if attempt.fault is not None]
+    last = reason_for(faults[-1].reason)
+    num_alike = sum(
+        reason.name == last.name or reason.verdict == last.verdict == "rejected"
+        for reason in (reason_for(fault.reason) for fault in faults)
+    )
+    if num_alike <= last.num_retries:
+        return None
+    return Settled(attempt=attempts[-1], num_attempts=len(attempts))
+
+
+class Ledger:
+    """Where every job stands, fed attempt by attempt.
+
+    Args:
+        history: Attempts of earlier runs. A job that they settle as deferred may be
+            opened again, with all its retries; its numbers go on.
+    """
+
+    def __init__(self, history: Iterable[Attempt] = ()) -> None:
+        self._open: dict[JobKey, list[Attempt]] = {}
+        self._num_attempts: dict[JobKey, int] = {}
+        self._done: set[JobKey] = set()
+        for attempt in history:
+            self.add(attempt)
+
+    def add(self, attempt: Attempt) -> Settled | None:
+        """Take note of an attempt, unless it is known; return what it settles."""
+        key = (attempt.job, attempt.key)
+        if key in self._done or attempt.number < self.num_attempts(key):
+            return None
+        self._num_attempts[key] = max(self.num_attempts(key), attempt.number + 1)
+        attempts = self._open.setdefault(key, [])
+        attempts.append(attempt)
+        settled = settle(attempts)
+        if settled is not None:
+            del self._open[key]
+            if not settled.is_deferred:
+                del self._num_attempts[key]
+                self._done.add(key)
+        return settled
+
+    def is_done(self, key: JobKey) -> bool:
+        """There is evidence, or a fault charged to the task: nothing more to try."""
+        return key in self._done
+
+    def num_attempts(self, key: JobKey) -> int:
+        """Return how many attempts were made at a job that is not done."""
+        return self._num_attempts.get(key, 0)
+
+    def has_faults(self, key: JobKey) -> bool:
+        """An attempt failed, so the next one needs a fresh child."""
+        return self.num_attempts(key) > 0
