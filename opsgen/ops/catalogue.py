@@ -5,10 +5,46 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from opsgen.ops import binary, convolution, index, matmul, normalization, pointwise, reduction
+from opsgen.ops import (
+    activation,
+    attention,
+    binary,
+    convolution,
+    distance,
+    index,
+    layout,
+    loss,
+    matmul,
+    normalization,
+    pointwise,
+    pooling,
+    reduction,
+    resample,
+    scan,
+    softmax,
+    sort,
+)
 from opsgen.ops.entry import Op
 
-_FILES = (pointwise, binary, reduction, normalization, convolution, matmul, index)
+_FILES = (
+    activation,
+    pointwise,
+    binary,
+    reduction,
+    softmax,
+    normalization,
+    pooling,
+    convolution,
+    matmul,
+    layout,
+    index,
+    scan,
+    sort,
+    resample,
+    loss,
+    distance,
+    attention,
+)
 
 
 def _collect() -> dict[str, Op]:

@@ -133,4 +133,7 @@ def evaluate(size: int | str, sizes: dict[str, int]) -> int:
     if isinstance(size, int):
         return size
     found = sizes.get(size)
-    return found if found is not None else int(eval(_compiled(size), {"__builtins__": {}}, sizes))
+    if found is not None:
+        return found
+    size_value: int = eval(_compiled(size), {"__builtins__": {}}, sizes)
+    return size_value

@@ -80,6 +80,7 @@ class Operand:
         high: Exclusive upper bound of an index operand.
         name: Argument name in the source.
         can_join: An earlier value of the same shape may serve (residual, gate).
+        draw: Name of the input draw it needs, where `domain` does not say enough.
     """
 
     shape: Shape
@@ -88,6 +89,7 @@ class Operand:
     high: int | None = None
     name: str = "y"
     can_join: bool = True
+    draw: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,13 @@ def no_refs(_ins: Shapes, _attrs: Attrs) -> Attrs:
     return {}
 
 
+def named_dims(ins: Shapes, attrs: Attrs) -> tuple[int, ...]:
+    """Dims that the attribute `dim` names, counted from zero; none without it."""
+    dim = attrs.get("dim", ())
+    dims: tuple[int, ...] = (dim,) if isinstance(dim, int) else dim
+    return tuple(sorted(index % len(ins[0]) for index in dims))
+
+
 def one_term(_ins: Shapes, _attrs: Attrs) -> int:
     """Reduction length of an op that adds nothing up."""
     return 1
@@ -187,6 +196,9 @@ class Op:
         fixes: Values that the op leaves as they are: on them it is dead.
         flattens: Values that it all maps to one: on them its input is dead.
         props: Algebraic properties, names of `PROPS`.
+        folds: Dims of the first input, counted from zero, that `props` speak of.
+        undoes: Ops whose input it gives back when it reads their output, with equal
+            values of the attributes that both have.
         in_dtype: `float` or `int64` (an index, which only a task input can be).
         high: Exclusive upper bound of an index input.
         out_dtype: `float`, `int64` or `bool`; only `float` outputs are read by further ops.
@@ -212,6 +224,8 @@ class Op:
     fixes: Interval | Callable[[Attrs], Interval] | None = None
     flattens: tuple[Interval, ...] = ()
     props: frozenset[str] = frozenset()
+    folds: Callable[[Shapes, Attrs], tuple[int, ...]] = named_dims
+    undoes: tuple[str, ...] = ()
     in_dtype: str = "float"
     high: Callable[[Shapes, Attrs], int] | None = None
     out_dtype: str = "float"
@@ -223,18 +237,26 @@ class Op:
         return self.operands is not no_operands
 
 
+# "Its dims" are those that `Op.folds` gives. What holds up to an `eps` of the op or up to
+# float rounding counts as holding.
 PROPS: dict[str, str] = {
     "commutative": "its first two inputs may be swapped",
-    "idempotent": "applying it twice is applying it once",
+    "idempotent": "applying it twice with equal attributes is applying it once",
     "involution": "applying it twice with equal attributes gives back the input",
     "increasing": "strictly increasing, element by element",
     "odd": "f(-x) = -f(x)",
     "even": "f(-x) = f(x)",
-    "shift": "adds something constant along the rows",
-    "scale": "multiplies by a positive constant",
-    "shift_invariant": "unchanged by adding a constant to all that it folds over",
-    "scale_invariant": "unchanged by a positive factor on all that it folds over",
-    "order_only": "sees only the order of values along its dim",
-    "sums_to_one": "its output adds up to one along its dim",
-    "zero_mean": "its output has mean zero over the dims it folds, its affine part apart",
+    "shift": "adds one constant to every element",
+    "scale": "multiplies every element by one positive constant",
+    "shift_invariant": "unchanged by adding to its first input what is constant along its dims",
+    "scale_invariant": "unchanged by a positive factor that is constant along its dims",
+    "order_only": "sees only the order of values along its dims",
+    "keeps_order": "keeps the order of values along its dims, which it does not fold away",
+    "symmetric": "its output does not depend on the order of values along its dims",
+    "permutes": "only reorders values along its dims",
+    "sums_to_one": "its output adds up to one along its dims",
+    "zero_mean": "its output has mean zero over its dims, its affine part apart",
+    "unit_variance": "its output has variance one over its dims, its affine part apart",
+    "unit_norm": "its output has a fixed norm over its dims: of order `p`, or 2 without `p`",
+    "jumps": "not continuous: rounding errors of its input can flip its output",
 }
