@@ -1,9 +1,30 @@
-"""Hypothesis profiles: HYPOTHESIS_PROFILE picks one, `dev` if unset."""
+"""Markers, hypothesis profiles and the visible skip of GPU tests."""
+
+from __future__ import annotations
 
 import os
+from pathlib import Path
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-for _name, _max_examples in (("dev", 25), ("ci", 200), ("nightly", 2000)):
-    settings.register_profile(_name, max_examples=_max_examples, deadline=None, print_blob=True)
+_COMMON = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("dev", max_examples=25, **_COMMON)
+settings.register_profile("ci", max_examples=200, **_COMMON)
+settings.register_profile("nightly", max_examples=2000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+NVIDIA = Path("/proc/driver/nvidia/version")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if NVIDIA.exists():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)

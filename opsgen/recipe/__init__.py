@@ -5,6 +5,7 @@ overrides into a `Recipe` or one clear line. Nothing here reads the catalogue
 or touches a device. Imports `records` and `errors` only.
 """
 
+from opsgen.recipe.reading import convert_recipe, read_recipe, write_recipe
 from opsgen.recipe.schema import (
     AdmitConfig,
     FleetConfig,
@@ -23,4 +24,7 @@ __all__ = [
     "Recipe",
     "ReleaseConfig",
     "SampleConfig",
+    "convert_recipe",
+    "read_recipe",
+    "write_recipe",
 ]

@@ -31,7 +31,7 @@ from opsgen.records.job import (
     ProbeRequest,
     Request,
 )
-from opsgen.records.task import Estimate, Task
+from opsgen.records.task import Estimate, PlanLine, Task
 from opsgen.records.verdict import Finding, Status, Verdict
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Node",
     "NoopEvidence",
     "NoopRequest",
+    "PlanLine",
     "ProbeEvidence",
     "ProbeRequest",
     "Record",

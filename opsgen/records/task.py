@@ -48,3 +48,16 @@ class Task(Record, frozen=True, kw_only=True):
     """Cost model's view of the default workload; absent for foreign code."""
     origin: str | None = None
     """Where foreign code came from; absent for sampled tasks."""
+
+
+class PlanLine(Record, frozen=True, kw_only=True):
+    """One line of the plan as it stands in a run folder."""
+
+    data_source: str
+    """Quota class."""
+    line: int
+    """Place in the class's list, from 0."""
+    task: Task | None
+    """The task; absent if no try at the line gave a legal graph."""
+    tries: tuple[str, ...]
+    """Reasons of the rejected tries, in order."""

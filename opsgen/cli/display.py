@@ -1,0 +1,145 @@
+"""What a person sees: the funnel, a task beside its baselines, a certificate in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from opsgen.admit import Case, Change, Funnel
+from opsgen.ops import CATALOGUE, Op
+from opsgen.records import Environment, MeasureEvidence, PlanLine, Status, Verdict
+from opsgen.sampler import draw_text
+
+_STYLES = {Status.ADMITTED: "green", Status.REJECTED: "red", Status.DEFERRED: "yellow"}
+
+
+def funnel_table(funnel: Funnel, lines: Sequence[PlanLine] = ()) -> Table:
+    """Return the way from plan lines to admitted tasks, reason by reason."""
+    table = Table(title="Funnel", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("tasks", justify="right")
+    table.add_column("")
+    barren = [line for line in lines if line.task is None]
+    tries = Counter(reason.partition(":")[0] for line in lines for reason in line.tries)
+    if lines:
+        note = ", ".join(f"{reason} {count}" for reason, count in tries.most_common(5))
+        table.add_row("plan lines", str(len(lines)), Text(f"tries drawn again: {note}", "dim"))
+    if barren:
+        table.add_row("no legal graph", f"-{len(barren)}", Text("after all tries", "dim"))
+    table.add_row("sampled", str(funnel.sampled), "")
+    for status, counts in (("rejected", funnel.rejected), ("deferred", funnel.deferred)):
+        for count in counts:
+            table.add_row(f"  {status}: {count.reason}", f"-{count.count}", "")
+    table.add_row(Text("admitted", "bold green"), Text(str(funnel.admitted), "bold green"), "")
+    return table
+
+
+def class_table(funnel: Funnel, want: dict[str, int]) -> Table:
+    """Return the counts of each quota class beside what is wanted."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("class", "wanted", "sampled", "admitted", "rejected", "deferred"):
+        table.add_column(name, justify="left" if name == "class" else "right")
+    for row in funnel.classes:
+        counts = (row.sampled, row.admitted, row.rejected, row.deferred)
+        table.add_row(
+            row.data_source, str(want.get(row.data_source, 0)), *[str(count) for count in counts]
+        )
+    return table
+
+
+def certificate(case: Case, verdict: Verdict) -> RenderableType:
+    """Return what is known of one task: verdict, graph, baselines, margins, source."""
+    task = case.task
+    head = Text.assemble(
+        (task.task_id, "bold"),
+        f"  {task.data_source} line {task.line}  ",
+        (verdict.status.value, f"bold {_STYLES[verdict.status]}"),
+    )
+    parts: list[RenderableType] = [head]
+    for finding in verdict.failed:
+        parts.append(Text(f"  {finding.criterion}: {finding.witness}", _STYLES[verdict.status]))
+    if task.graph:
+        parts += [Text(draw_text(task.graph), "cyan")]
+    if case.measure:
+        parts += [Text("\n".join(_measured(case.measure)))]
+    source = Syntax(task.code, "python", theme="ansi_dark", background_color="default")
+    return Group(*parts, Panel(source, title="source", title_align="left", border_style="dim"))
+
+
+def _measured(evidence: MeasureEvidence) -> list[str]:
+    advisory = "  (host clock: advisory)" if evidence.is_advisory else ""
+    lines = [
+        f"{timing.mode:<8} {timing.median_ms:9.4f} ms   quartiles {timing.q25_ms:.4f} to "
+        f"{timing.q75_ms:.4f}, {len(timing.samples_ms)} samples{advisory}"
+        for timing in evidence.timings
+    ]
+    by_mode = {timing.mode: timing.median_ms for timing in evidence.timings}
+    if {"eager", "compile"} <= by_mode.keys():
+        lines.append(f"compile is {by_mode['eager'] / by_mode['compile']:.2f} x as fast as eager")
+    if evidence.answers:
+        nearest = min(evidence.answers, key=lambda answer: answer.margin)
+        lines.append(f"nearest lazy answer: {nearest.name} at {nearest.margin:.3g} x the tolerance")
+    if evidence.tolerances:
+        values = ", ".join(f"{tolerance.value:.2e}" for tolerance in evidence.tolerances)
+        lines.append(f"tolerance {values} of an element's scale")
+    return lines
+
+
+def changes_table(changes: Iterable[Change]) -> Table:
+    """Return which tasks changed verdict, and why."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("task", "class", "line", "before", "now", "witness"):
+        table.add_column(name, overflow="fold")
+    for change in changes:
+        before = change.old_status.value if change.old_status else "not judged"
+        table.add_row(
+            change.task_id,
+            change.data_source,
+            str(change.line),
+            _joined(before, change.old_reason),
+            Text(_joined(change.new_status.value, change.new_reason), _STYLES[change.new_status]),
+            change.witness or "",
+        )
+    return table
+
+
+def _joined(status: str, reason: str | None) -> str:
+    return f"{status}: {reason}" if reason else status
+
+
+def ops_table(ops: Iterable[Op]) -> Table:
+    """Return catalogue entries with their kind, ranks and spellings."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("op", "kind", "ranks", "spellings"):
+        table.add_column(name, overflow="fold")
+    for op in ops:
+        ranks = " ".join(str(rank) for rank in op.ranks)
+        names = ", ".join(dict.fromkeys(spelling.name for spelling in op.spellings))
+        table.add_row(op.name, op.kind.value, ranks, names)
+    table.caption = f"{len(CATALOGUE)} ops"
+    return table
+
+
+def environment_table(environment: Environment) -> Table:
+    """Return what a machine is and what it lacks."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("device", f"{environment.device}: {environment.device_name}")
+    for name in ("driver", "cuda", "torch", "triton", "python", "compiler", "num_cores"):
+        value = getattr(environment, name)
+        table.add_row(name.removeprefix("num_"), "none" if value is None else str(value))
+    for problem in environment.problems:
+        table.add_row(Text("lacking", "red"), Text(problem, "red"))
+    if not environment.problems:
+        table.add_row(Text("ready", "green"), f"can measure on {environment.device}")
+    return table
+
+
+def console() -> Console:
+    """Return the console for results; progress goes to standard error."""
+    return Console(highlight=False, soft_wrap=False)

@@ -1,0 +1,191 @@
+"""The commands that take a recipe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import typer
+
+from opsgen.admit import compare, funnel, select
+from opsgen.cli.display import (
+    certificate,
+    changes_table,
+    class_table,
+    console,
+    funnel_table,
+)
+from opsgen.cli.options import (
+    DEFAULT_RUNS,
+    AsJson,
+    DryRun,
+    Overrides,
+    RecipePath,
+    Runs,
+    Scheduler,
+)
+from opsgen.recipe import Recipe, read_recipe
+from opsgen.records import Status
+from opsgen.run import Outcome, Stages, open_stages, plan_run, run_recipe
+
+
+def run(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    scheduler: Scheduler = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Do everything from sampling to the release folder, resuming what is there."""
+    read = _read(recipe, overrides)
+    if dry_run:
+        _print_estimate(read, runs, as_json=as_json)
+        return
+    outcome = run_recipe(read, runs, scheduler=scheduler, announce=_announce)
+    if as_json:
+        print(json.dumps(outcome.to_plain()))
+    else:
+        _print_outcome(outcome, recipe)
+    if outcome.num_faulted:
+        raise typer.Exit(1)
+
+
+def sample(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Sample the first round of tasks; needs no torch."""
+    with open_stages(_read(recipe, overrides), runs) as stages:
+        added = stages.sample()
+        _say(as_json, stages, f"{added} lines sampled, {len(stages.tasks())} tasks in all")
+
+
+def probe(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Probe the sampled tasks on this machine's processor."""
+    with open_stages(
+        _read(recipe, overrides), runs, needs_fleet=True, scheduler=scheduler
+    ) as stages:
+        stages.probe()
+        _say(as_json, stages, "probed")
+
+
+def measure(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the probed tasks on the recipe's device."""
+    with open_stages(
+        _read(recipe, overrides), runs, needs_fleet=True, scheduler=scheduler
+    ) as stages:
+        stages.measure()
+        _say(as_json, stages, "measured")
+
+
+def admit(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the recorded evidence under the recipe's thresholds; measures nothing."""
+    with open_stages(_read(recipe, overrides), runs) as stages:
+        before = stages.folder.latest_verdicts()
+        after = stages.admit()
+        changes = compare(before, after) if before else []
+        if as_json:
+            print(msgspec.json.encode({"funnel": funnel(after), "changes": changes}).decode())
+            return
+        out = console()
+        out.print(funnel_table(funnel(after), stages.lines()))
+        if before and not changes:
+            out.print("\nNo verdict changed.")
+        elif changes:
+            out.print(f"\n{len(changes)} verdicts changed:")
+            out.print(changes_table(changes))
+        unmeasured = sum(verdict.reason == "unmeasured" for verdict in after)
+        if unmeasured:
+            out.print(f"\n{unmeasured} tasks lack evidence under these thresholds: `run` fills it.")
+        out.print(f"\nverdicts: {stages.folder.verdicts_path}")
+
+
+def release(
+    recipe: RecipePath,
+    overrides: Overrides = None,
+    runs: Runs = DEFAULT_RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Write the release folder from the recorded evidence."""
+    with open_stages(_read(recipe, overrides), runs) as stages:
+        path = stages.release(stages.admit())
+        print(json.dumps({"release": str(path)}) if as_json else f"release: {path}")
+
+
+def _read(path: Path, overrides: list[str] | None) -> Recipe:
+    return read_recipe(path, tuple(overrides or ()))
+
+
+def _announce(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _say(as_json: bool, stages: Stages, done: str) -> None:
+    verdicts = stages.admit()
+    if as_json:
+        print(msgspec.json.encode({"funnel": funnel(verdicts)}).decode())
+        return
+    out = console()
+    out.print(funnel_table(funnel(verdicts), stages.lines()))
+    out.print(f"\n{done}; run folder: {stages.folder.path}")
+
+
+def _print_estimate(recipe: Recipe, runs: Path, *, as_json: bool) -> None:
+    estimate = plan_run(recipe, runs)
+    if as_json:
+        print(msgspec.json.encode(estimate).decode())
+        return
+    out = console()
+    out.print(f"run folder      {estimate.folder}")
+    out.print(f"admitted        {estimate.num_wanted} tasks wanted")
+    out.print(
+        f"candidates      about {estimate.num_candidates}, {estimate.num_known} sampled already"
+    )
+    out.print(f"device minutes  about {estimate.device_minutes:.0f} on {recipe.measure.device}")
+    out.print(f"disk            about {estimate.disk_mb:.1f} MB")
+
+
+def _print_outcome(outcome: Outcome, recipe: Path) -> None:
+    out = console()
+    out.print(funnel_table(outcome.funnel, outcome.lines))
+    out.print()
+    out.print(class_table(outcome.funnel, outcome.recipe.release.want))
+    admitted = [v for v in outcome.verdicts if v.status is Status.ADMITTED]
+    if admitted:
+        chosen = select(outcome.verdicts, outcome.recipe.release.want).task_ids
+        verdict = next(
+            (v for v in admitted if v.task_id in chosen and "#2" in v.data_source), admitted[0]
+        )
+        case = next(case for case in outcome.cases if case.task.task_id == verdict.task_id)
+        out.print("\nOne of the tasks beside its baselines:\n")
+        out.print(certificate(case, verdict))
+    out.print(f"\nrelease: {outcome.release}    ({outcome.wall_s:.0f} s)\n")
+    example = admitted[0].task_id if admitted else "TASK"
+    out.print("Next:")
+    out.print(f"  opsgen show {example}")
+    out.print(f"  opsgen admit {recipe} --set admit.trivial_margin=100")
+    out.print(
+        f"  python -c \"import datasets; print(datasets.load_dataset('{outcome.release}', 'tasks'))\""
+    )

@@ -1,0 +1,180 @@
+"""From a TOML file and overrides to a `Recipe`, or to one line that says what is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opsgen.errors import UsageError
+from opsgen.recipe.schema import Recipe
+
+_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+
+
+def read_recipe(path: Path, overrides: tuple[str, ...] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        path: The TOML file.
+        overrides: `a.b=value` each, the value in TOML (a bare word is a string).
+
+    Raises:
+        UsageError: The file cannot be read, is not TOML, or a key or value is wrong; the
+            message names file, key and, for an unknown key, the nearest valid one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 text") from error
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from error
+    for override in overrides:
+        _apply_override(tree, override)
+    return convert_recipe(tree, str(path))
+
+
+def convert_recipe(tree: dict[str, Any], where: str) -> Recipe:
+    """Check a tree of plain values against the recipe's schema.
+
+    Raises:
+        UsageError: A key or value is wrong; the message starts with `where`.
+    """
+    _check_keys(tree, Recipe, (), where)
+    try:
+        recipe = msgspec.convert(tree, Recipe)
+    except msgspec.ValidationError as error:
+        match = _AT.search(str(error))
+        key = match["path"] if match else "recipe"
+        message = _AT.sub("", str(error)).replace("`", "").replace("Object", "recipe")
+        raise UsageError(f"{where}: {key or 'recipe'}: {_lowered(message)}") from error
+    _check_values(recipe, where)
+    return recipe
+
+
+def write_recipe(recipe: Recipe) -> str:
+    """Return a recipe as TOML with every default written out; reading it gives it back."""
+    tree = msgspec.to_builtins(recipe)
+    lines = [
+        f"{key} = {_toml(value)}" for key, value in tree.items() if not isinstance(value, dict)
+    ]
+    for section, values in tree.items():
+        if isinstance(values, dict):
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    return repr(value)
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    path, found, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not found or not all(keys):
+        raise UsageError(f"--set {override}: write it as key=value, such as measure.device=cpu")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    node = tree
+    for key in keys[:-1]:
+        node = node.setdefault(key, {})
+        if not isinstance(node, dict):
+            raise UsageError(f"--set {override}: {key} is a value, not a section")
+    node[keys[-1]] = value
+
+
+def _check_keys(
+    tree: dict[str, Any], kind: type[msgspec.Struct], path: tuple[str, ...], where: str
+) -> None:
+    known = {known.name: known.type for known in msgspec.structs.fields(kind)}
+    for key, value in tree.items():
+        full = ".".join((*path, key))
+        if key not in known:
+            raise UsageError(f"{where}: unknown key {full}{_nearest(key, path)}")
+        inner = known[key]
+        is_section = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        if is_section and isinstance(value, dict):
+            _check_keys(value, inner, (*path, key), where)
+        elif is_section:
+            raise UsageError(f"{where}: {full}: is a section; write [{full}]")
+
+
+def _nearest(key: str, path: tuple[str, ...]) -> str:
+    """Name the valid key that comes nearest, from the same section first."""
+    sections = {(): Recipe} | {
+        (known.name,): known.type
+        for known in msgspec.structs.fields(Recipe)
+        if isinstance(known.type, type) and issubclass(known.type, msgspec.Struct)
+    }
+    valid = {
+        ".".join((*section, known.name)): section
+        for section, kind in sections.items()
+        for known in msgspec.structs.fields(kind)
+    }
+    here = {full.rpartition(".")[2]: full for full, section in valid.items() if section == path}
+    anywhere = {full.rpartition(".")[2]: full for full in valid}
+    for names, cutoff in ((here, 0.6), (anywhere, 0.75), (here, 0.0)):
+        close = difflib.get_close_matches(key, names, n=1, cutoff=cutoff)
+        if close:
+            return f"; did you mean {names[close[0]]}?"
+    return ""
+
+
+def _check_values(recipe: Recipe, where: str) -> None:
+    """Hold what the types cannot say."""
+    checks = (
+        (bool(re.fullmatch(r"[a-z0-9][a-z0-9-]*", recipe.name)), "name", "use a-z, 0-9 and -"),
+        (recipe.measure.device in ("cpu", "cuda"), "measure.device", "is neither cpu nor cuda"),
+        (
+            recipe.admit.weak_at_1e_2 in ("reject", "label"),
+            "admit.weak_at_1e_2",
+            "is neither reject nor label",
+        ),
+        (
+            0 < recipe.sample.target_ms[0] <= recipe.sample.target_ms[1],
+            "sample.target_ms",
+            "wants 0 < low <= high",
+        ),
+        (0 <= recipe.sample.dags <= 1, "sample.dags", "is a share between 0 and 1"),
+        (
+            0 < recipe.admit.runtime_window_ms[0] < recipe.admit.runtime_window_ms[1],
+            "admit.runtime_window_ms",
+            "wants 0 < low < high",
+        ),
+        (recipe.fleet.children_per_device >= 1, "fleet.children_per_device", "is at least 1"),
+        (bool(recipe.release.want), "release.want", "names no class"),
+        (
+            all(count >= 0 for count in recipe.release.want.values()),
+            "release.want",
+            "has a negative count",
+        ),
+        (sum(recipe.release.split.values()) > 0, "release.split", "adds up to nothing"),
+        (recipe.measure.modes[:1] == ("eager",), "measure.modes", "starts with eager"),
+    )
+    for holds, key, message in checks:
+        if not holds:
+            raise UsageError(f"{where}: {key}: {message}")
+
+
+def _lowered(message: str) -> str:
+    return message[:1].lower() + message[1:]

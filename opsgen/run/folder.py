@@ -1,0 +1,176 @@
+"""The run folder: what a seed and a recipe have brought so far, on disk.
+
+Its name holds a hash of all that determines evidence, so that running again
+resumes and a changed recipe starts afresh. Files only grow; a line torn by a
+crash is cut off before anything is appended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import opsgen
+from opsgen.errors import UsageError
+from opsgen.ops import generator_digest
+from opsgen.recipe import Recipe, write_recipe
+from opsgen.records import (
+    Attempt,
+    Environment,
+    PlanLine,
+    Verdict,
+    decode_line,
+    digest,
+    encode_line,
+)
+from opsgen.sampler import calibration_digest
+
+T = TypeVar("T")
+
+
+def run_digest(recipe: Recipe) -> str:
+    """Return a digest of all that determines evidence: not numbers wanted, nor worker counts."""
+    return digest(
+        recipe.seed,
+        recipe.sample,
+        recipe.probe,
+        recipe.measure,
+        calibration_digest(recipe.sample.calibration),
+        generator_digest(),
+        opsgen.__version__,
+    )
+
+
+class RunFolder:
+    """One run's files.
+
+    Args:
+        runs: Folder of all runs.
+        recipe: The recipe; with the digest of what determines evidence it names the run.
+    """
+
+    def __init__(self, runs: Path, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.path = runs / f"{recipe.name}-{run_digest(recipe)[:6]}"
+
+    @property
+    def journal_path(self) -> Path:
+        """One line for each attempt."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def verdicts_path(self) -> Path:
+        """Verdicts under the recipe's thresholds."""
+        return self.path / f"verdicts-{digest(self.recipe.admit)[:4]}.jsonl"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder if need be and keep other processes out of it.
+
+        Raises:
+            UsageError: Another process works in it, or it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise UsageError(f"{self.path}: another opsgen process is at work in it") from None
+        try:
+            recipe = self.path / "recipe.toml"
+            if not recipe.exists():
+                _replace(recipe, write_recipe(self.recipe).encode())
+            yield
+        finally:
+            os.close(lock)
+
+    def lines(self) -> list[PlanLine]:
+        """Return the sampled lines in the order of sampling."""
+        return _read_lines(self.path / "tasks.jsonl", PlanLine)
+
+    def append_lines(self, lines: Iterable[PlanLine]) -> None:
+        """Add sampled lines."""
+        path = self.path / "tasks.jsonl"
+        _cut_torn_line(path)
+        with path.open("ab") as file:
+            for line in lines:
+                file.write(encode_line(line) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def attempts(self) -> list[Attempt]:
+        """Return all attempts of the journal."""
+        return _read_lines(self.journal_path, Attempt)
+
+    def verdicts(self) -> list[Verdict]:
+        """Return the stored verdicts under the recipe's thresholds; empty if there are none."""
+        return _read_lines(self.verdicts_path, Verdict)
+
+    def latest_verdicts(self) -> list[Verdict]:
+        """Return the newest stored verdicts under any thresholds; empty if there are none."""
+        found = sorted(self.path.glob("verdicts-*.jsonl"), key=lambda path: path.stat().st_mtime)
+        return _read_lines(found[-1], Verdict) if found else []
+
+    def write_verdicts(self, verdicts: Iterable[Verdict]) -> None:
+        """Store verdicts under the recipe's thresholds, in place of fewer made earlier."""
+        _replace(self.verdicts_path, b"".join(encode_line(each) + b"\n" for each in verdicts))
+
+    def environment(self) -> Environment | None:
+        """Return the environment that this run's measurements belong to, if there are any."""
+        path = self.path / "environment.json"
+        return decode_line(path.read_bytes(), Environment) if path.exists() else None
+
+    def settle_environment(self, environment: Environment) -> None:
+        """Fix the run's environment at the first measurement.
+
+        Raises:
+            UsageError: The run was measured in another environment.
+        """
+        known = self.environment()
+        if known is None:
+            _replace(self.path / "environment.json", encode_line(environment))
+        elif known != environment:
+            raise UsageError(
+                f"{self.path}: was measured on {describe(known)}; this is {describe(environment)}: "
+                "measure in another --runs folder"
+            )
+
+    def write_report(self, report: bytes) -> None:
+        """Store the newest report."""
+        _replace(self.path / "report.json", report)
+
+
+def describe(environment: Environment) -> str:
+    """Return an environment in a few words."""
+    device = environment.device_name
+    return f"{device} with torch {environment.torch} ({digest(environment)[:6]})"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+
+
+def _read_lines(path: Path, kind: type[T]) -> list[T]:
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    return [decode_line(line, kind) for line in whole.splitlines()]
+
+
+def _cut_torn_line(path: Path) -> None:
+    if path.exists():
+        data = path.read_bytes()
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            os.truncate(path, end)

@@ -1,0 +1,194 @@
+"""The stages in order, each resuming from what the run folder holds.
+
+A stage asks `admit` which tasks still need it, so a task that one stage
+decides costs nothing further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from opsgen.admit import Case, admit_all, pending, select
+from opsgen.errors import UsageError
+from opsgen.fleet import Fleet, Journal, Progress
+from opsgen.records import (
+    Environment,
+    EnvironmentRequest,
+    MeasureRequest,
+    PlanLine,
+    ProbeRequest,
+    Request,
+    Task,
+    Verdict,
+)
+from opsgen.render import render_task
+from opsgen.run.cases import forgive, join_cases, measure_key
+from opsgen.run.folder import RunFolder
+from opsgen.sampler import Plan
+
+_FIRST_SURPLUS = 1.25  # lines sampled for each task wanted, before any rate is known
+_MAX_LINES_PER_WANTED = 20  # give a class up when so many lines did not fill it
+
+
+class Stages:
+    """A run folder with the stages that fill it.
+
+    Args:
+        folder: The run's files; locked by the caller.
+        fleet: Where probes and measurements run; None for the stages that need none.
+    """
+
+    def __init__(self, folder: RunFolder, fleet: Fleet | None = None) -> None:
+        self.folder = folder
+        self.recipe = folder.recipe
+        self.fleet = fleet
+        self._lines = folder.lines()
+        self._attempts = folder.attempts()
+        self._num_known = len(self._attempts)
+
+    def tasks(self) -> list[Task]:
+        """Return the sampled tasks of the wanted classes."""
+        wanted = self.recipe.release.want
+        return [line.task for line in self._lines if line.task and line.data_source in wanted]
+
+    def lines(self) -> list[PlanLine]:
+        """Return all sampled lines, those without a legal graph included."""
+        return list(self._lines)
+
+    def sample(self, num_lines: dict[str, int] | None = None) -> int:
+        """Sample each class up to a number of lines.
+
+        Args:
+            num_lines: Lines by class; None for what a first round takes.
+
+        Returns:
+            How many lines were added.
+        """
+        num_lines = num_lines or {
+            name: ceil(count * _FIRST_SURPLUS) + 1
+            for name, count in self.recipe.release.want.items()
+            if count
+        }
+        plan = Plan(self.recipe.seed, self.recipe.sample)
+        fresh = list(self._missing_lines(plan, num_lines))
+        self.folder.append_lines(fresh)
+        self._lines += fresh
+        return len(fresh)
+
+    def _missing_lines(self, plan: Plan, num_lines: dict[str, int]) -> Iterator[PlanLine]:
+        known = {(line.data_source, line.line) for line in self._lines}
+        for data_source, count in num_lines.items():
+            for number in range(count):
+                if (data_source, number) not in known:
+                    line = plan.line(data_source, number)
+                    task = render_task(line) if line.sampled else None
+                    yield PlanLine(
+                        data_source=data_source, line=number, task=task, tries=line.tries
+                    )
+
+    def sample_more(self) -> bool:
+        """Sample for the classes that are not full; False if none is left to sample for.
+
+        Raises:
+            UsageError: A class stays short however many lines are sampled.
+        """
+        missing = select(self.admit(), self.recipe.release.want).missing
+        counts: dict[str, int] = {}
+        for name, count in missing.items():
+            have = sum(line.data_source == name for line in self._lines)
+            wanted = self.recipe.release.want[name]
+            if have >= _MAX_LINES_PER_WANTED * (wanted + 2):
+                raise UsageError(
+                    f"release.want: {name}: {wanted - count} of {wanted} tasks admitted "
+                    f"out of {have} lines; loosen [admit] or want fewer"
+                )
+            counts[name] = have + ceil(count * _FIRST_SURPLUS) + 1
+        return bool(counts) and self.sample(counts) > 0
+
+    def probe(self) -> None:
+        """Probe every task that is undecided and not probed."""
+        tasks = pending(self._open_cases(), self.recipe).probe
+        probe = self.recipe.probe
+        self._attempt(
+            "probe",
+            [
+                (
+                    task.task_id,
+                    ProbeRequest(
+                        task=task,
+                        liveness=probe.liveness,
+                        lazy_answers=probe.lazy_answers,
+                        seed=self.recipe.seed,
+                    ),
+                )
+                for task in tasks
+            ],
+        )
+
+    def measure(self) -> None:
+        """Measure every task that its probe did not decide.
+
+        Raises:
+            UsageError: The machine cannot measure, or is not the one that this run began on.
+        """
+        environment = check_machine(self._fleet(), self.recipe.measure.device)
+        self.folder.settle_environment(environment)
+        tasks = pending(self._open_cases(), self.recipe).measure
+        measure = self.recipe.measure
+        self._attempt(
+            "measure",
+            [
+                (
+                    measure_key(task, environment),
+                    MeasureRequest(
+                        task=task,
+                        device=measure.device,
+                        modes=measure.modes,
+                        max_s_per_mode=measure.max_s_per_mode,
+                        seed=self.recipe.seed,
+                    ),
+                )
+                for task in tasks
+            ],
+        )
+
+    def admit(self) -> list[Verdict]:
+        """Judge all sampled tasks on the evidence there is, and store the verdicts."""
+        verdicts = admit_all(self.cases(), self.recipe)
+        self.folder.write_verdicts(verdicts)
+        return verdicts
+
+    def cases(self) -> list[Case]:
+        """Return every task with its evidence."""
+        return join_cases(self.tasks(), self._attempts, self.folder.environment())
+
+    def _open_cases(self) -> list[Case]:
+        """Return the cases with the faults of earlier sessions forgiven where they only deferred."""
+        attempts = forgive(self._attempts[: self._num_known]) + self._attempts[self._num_known :]
+        return join_cases(self.tasks(), attempts, self.folder.environment())
+
+    def _fleet(self) -> Fleet:
+        assert self.fleet is not None, "this stage needs a fleet"
+        return self.fleet
+
+    def _attempt(self, stage: str, requests: list[tuple[str, Request]]) -> None:
+        if not requests:
+            return
+        with Journal(self.folder.journal_path) as journal, Progress(len(requests), stage) as bar:
+            for attempt in self._fleet().run(requests, journal, self._attempts):
+                self._attempts.append(attempt)
+                bar.update(attempt)
+
+
+def check_machine(fleet: Fleet, device: str) -> Environment:
+    """Return the environment that a fleet's children run in.
+
+    Raises:
+        UsageError: The machine lacks something that measuring on `device` needs.
+    """
+    environment = fleet.ask(EnvironmentRequest(device=device))
+    assert isinstance(environment, Environment)
+    if environment.problems:
+        raise UsageError(environment.problems[0])
+    return environment
