@@ -1,0 +1,116 @@
+"""Compilation that launches nothing.
+
+Dynamo, Inductor and the code generators run; the compiled graph then refuses
+its first call, so that the work can be done outside the device's lease, on
+tensors without storage. Once the gate is open the same code runs without
+another compile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from opsgen.errors import MeasureError
+
+Runnable = Callable[..., Any]
+
+
+class _GateClosed(BaseException):
+    """The compiled graph was called before the gate opened; no task code can swallow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileFacts:
+    """What a compile brought.
+
+    Attributes:
+        compile_s: Seconds it took.
+        num_graphs: Graphs that Dynamo captured.
+        num_generated_kernels: Kernels that Inductor wrote; library calls do not count.
+    """
+
+    compile_s: float
+    num_graphs: int
+    num_generated_kernels: int
+
+
+class GatedCompile:
+    """A module under `torch.compile`, compiled without being run.
+
+    Args:
+        model: The module; its tensors may have been freed of their storage.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._is_open = False
+        self._num_compiles = 0
+        self._compiled: Runnable = torch.compile(
+            model, backend=self._backend, fullgraph=True, dynamic=False
+        )
+
+    @property
+    def num_compiles(self) -> int:
+        """Graphs handed to Inductor so far: more than after `compile` means a recompile."""
+        return self._num_compiles
+
+    def compile(self, inputs: tuple[Any, ...]) -> CompileFacts:
+        """Compile for the metadata of `inputs`, launching nothing.
+
+        Counters are process-wide: see `reset_compiler`.
+
+        Raises:
+            MeasureError: This machine has no compiler.
+        """
+        from torch._dynamo.utils import counters
+        from torch._inductor import exc, metrics
+
+        begin_s = time.perf_counter()
+        try:
+            with torch.no_grad():
+                self._compiled(*inputs)
+        except _GateClosed:
+            pass
+        except exc.InvalidCxxCompiler as error:
+            raise MeasureError("torch.compile finds no C++ compiler") from error
+        finally:
+            self._is_open = True
+        return CompileFacts(
+            compile_s=time.perf_counter() - begin_s,
+            num_graphs=counters["stats"]["unique_graphs"],
+            num_generated_kernels=metrics.generated_kernel_count,
+        )
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Run the compiled code; the first call autotunes where Inductor does."""
+        with torch.no_grad():
+            return self._compiled(*inputs)
+
+    def _backend(self, graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Runnable:
+        from torch._inductor.compile_fx import compile_fx
+
+        self._num_compiles += 1
+        inner: Any = compile_fx(graph, example_inputs)
+
+        def gate(*args: Any) -> Any:
+            if not self._is_open:
+                raise _GateClosed
+            return inner(*args)
+
+        return gate
+
+
+def reset_compiler() -> None:
+    """Forget compiled code, caches in memory and counters of earlier tasks."""
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    from torch._inductor import metrics
+
+    torch._dynamo.reset()
+    counters.clear()
+    metrics.reset()

@@ -1,0 +1,140 @@
+"""A task's reference: its code loaded as a module, built on a device, drawn from seeds."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import linecache
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opsgen.errors import TaskError
+from opsgen.records import digest
+from opsgen.verify.leaves import Inputs, Leaves, map_tensors, output_leaves, tensors_of
+from opsgen.verify.running import task_code
+from opsgen.verify.seeding import seeded
+from opsgen.verify.state import State
+
+
+@contextmanager
+def task_module(code: str, *, stage: str = "build") -> Iterator[types.ModuleType]:
+    """Run `code` as a fresh module, known to tracebacks, `inspect` and Dynamo for the block.
+
+    Raises:
+        TaskCodeError: The module's own statements raised.
+    """
+    name = f"opsgen_task_{digest(code)}"
+    while name in sys.modules:
+        name += "_"
+    filename = f"<{name}>"
+    module = types.ModuleType(name)
+    module.__file__ = filename
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    sys.modules[name] = module
+    try:
+        with task_code(stage):
+            exec(compile(code, filename, "exec"), module.__dict__)
+        yield module
+    finally:
+        linecache.cache.pop(filename, None)
+        sys.modules.pop(name, None)
+
+
+class Reference:
+    """A reference with its state and its inputs as functions of seeds.
+
+    The model is in eval mode. `stage` names what is being done in failures of task code
+    and is set as work proceeds.
+    """
+
+    def __init__(self, module: types.ModuleType, model: nn.Module, device: str) -> None:
+        self.module = module
+        self.model = model
+        self.device = device
+        self.stage = "build"
+        self.state = State(model)
+
+    @classmethod
+    def build(cls, module: types.ModuleType, device: str, seed: int) -> Reference:
+        """Build the model on `device`, which may be `meta`, with the generators at `seed`.
+
+        Raises:
+            TaskCodeError: The task's constructor raised.
+        """
+        with task_code("build"), seeded(seed, device), torch.device(device):
+            model = _construct(module).to(device).eval()
+        return cls(module, model, device)
+
+    def draw(self, seed: int) -> Inputs:
+        """Return the inputs that `get_inputs` draws from `seed` on the device."""
+        with task_code(self.stage), seeded(seed, self.device):
+            with torch.device(self.device):
+                inputs = self.module.get_inputs()
+            if not isinstance(inputs, list | tuple):
+                raise TaskError("stable_inputs", f"get_inputs returns {type(inputs).__name__}")
+            return map_tensors(lambda tensor: tensor.detach().to(self.device), tuple(inputs))
+
+    def run(self, inputs: Inputs) -> Leaves:
+        """Return the output leaves of one call.
+
+        Raises:
+            TaskCodeError: The call raised, or its output is not made of plain tensors.
+        """
+        with task_code(self.stage), torch.no_grad():
+            return output_leaves(self.model(*inputs))
+
+    def in_double(self) -> Reference:
+        """Return a copy that computes in float64 on the state as it is now; see `widen`.
+
+        Raises:
+            TaskCodeError: The model cannot be copied.
+        """
+        with task_code(self.stage):
+            model = copy.deepcopy(self.model).double()
+        wide = Reference(self.module, model, self.device)
+        wide.stage = self.stage
+        return wide
+
+    def input_names(self, inputs: Inputs) -> tuple[str, ...]:
+        """Return the argument names that `inputs` are passed as."""
+        names = list(inspect.signature(self.model.forward).parameters)
+        names += [f"#{position}" for position in range(len(names), len(inputs))]
+        return tuple(names[: len(inputs)])
+
+
+def coarsest_eps(tensors: Leaves) -> float:
+    """Return the largest spacing (`finfo.eps`) of floating types among `tensors`, or 0."""
+    found = (torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point())
+    return max(found, default=0.0)
+
+
+def working_eps(reference: Reference, inputs: Inputs) -> float:
+    """Return the spacing of the task's working type: the coarsest it is given to compute with."""
+    return coarsest_eps((*reference.model.parameters(), *tensors_of(inputs)))
+
+
+def widen(inputs: Inputs) -> Inputs:
+    """Return `inputs` with floating tensors in float64."""
+    return map_tensors(_widen, inputs)
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _construct(module: types.ModuleType) -> nn.Module:
+    arguments: Any = module.get_init_inputs()
+    # KernelBook's files return [positional, keywords] where KernelBench's return positional.
+    if len(arguments) == 2 and isinstance(arguments[0], list) and isinstance(arguments[1], dict):
+        model = module.Model(*arguments[0], **arguments[1])
+    else:
+        model = module.Model(*arguments)
+    if not isinstance(model, nn.Module):
+        raise TaskError("self_contained", "Model is not a torch.nn.Module")
+    return model
