@@ -26,6 +26,7 @@ from opsgen.sampler.sizing import check_memory, fit_sizes, smaller_sizes, twin_s
 from opsgen.sampler.table import Table
 
 _NUM_TRIES = 24
+_REACH = 0.9
 _GOLDEN = 0.6180339887498949
 
 
@@ -88,7 +89,7 @@ class Plan:
         for attempt in range(_NUM_TRIES):
             rng = self._rng(data_source, number, attempt)
             try:
-                sampled = self._sample(sequence, dtype, rng)
+                sampled = self._sample(sequence, dtype, rng, attempt)
             except SampleError as error:
                 tries.append(error.reason)
             else:
@@ -119,10 +120,14 @@ class Plan:
         text = f"{self.seed}:{data_source}:{number}:{attempt}".encode()
         return random.Random(hashlib.blake2b(text, digest_size=16).digest())
 
-    def _sample(self, sequence: tuple[str, ...], dtype: str, rng: random.Random) -> Sampled:
+    def _sample(
+        self, sequence: tuple[str, ...], dtype: str, rng: random.Random, attempt: int
+    ) -> Sampled:
         graph, first = grow(sequence, dtype, rng)
         low, high = self.config.target_ms
-        target_ms = exp(log(low) + rng.random() * (log(high) - log(low)))
+        # Long targets are out of reach where memory ends first: later tries aim lower.
+        reach = log(high / low) * _REACH**attempt
+        target_ms = low * exp(rng.random() * reach)
         sizes = fit_sizes(graph, first, target_ms, self.calibration, rng)
         sizes = {name: sizes[name] for name in size_names(graph)}
         check_memory(graph, sizes, self.config.memory_gib * 2**30)

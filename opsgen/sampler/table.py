@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import prod
 
 from opsgen.ops import CATALOGUE, Attrs, Dim, Interval, Op, Operand
@@ -61,35 +62,71 @@ def _interval_out(op: Op, attrs: Attrs, operands: tuple[Operand, ...]) -> Interv
 
 
 @cache
-def _may_follow(first: str, second: str) -> bool:
+def _ranks_between(first: str, second: str) -> frozenset[int]:
+    """Return the ranks at which `first` may hand its output to `second`."""
     producer, consumer = CATALOGUE[first], CATALOGUE[second]
     if producer.out_dtype != "float" or consumer.in_dtype != "float":
-        return False
+        return frozenset()
     attrs_by_rank: dict[int, list[Attrs]] = {}
     for after in _applications(second):
         attrs_by_rank.setdefault(after.rank_in, []).append(after.attrs)
+    ranks: set[int] = set()
     for before in _applications(first):
-        if not before.interval_out.within(consumer.domain):
+        if before.rank_out in ranks or not before.interval_out.within(consumer.domain):
             continue
         made = Applied(producer, before.attrs, _TYPICAL[before.rank_in], REAL)
         for attrs in attrs_by_rank.get(before.rank_out, ()):
             applied = Applied(consumer, attrs, before.shape_out, before.interval_out, made)
             if find_triviality(applied) is None:
-                return True
-    return False
+                ranks.add(before.rank_out)
+                break
+    return frozenset(ranks)
+
+
+@cache
+def _ranks_in(name: str) -> frozenset[int]:
+    return frozenset(known.rank_in for known in _applications(name))
+
+
+@cache
+def _ranks_out(name: str, ranks_in: frozenset[int]) -> frozenset[int]:
+    return frozenset(known.rank_out for known in _applications(name) if known.rank_in in ranks_in)
 
 
 @cache
 def feasible_ranks(sequence: tuple[str, ...]) -> tuple[int, ...]:
     """Return the ranks of a task input from which a whole sequence can be applied."""
-    ranks: set[int] | None = None
-    for name in reversed(sequence):
-        ranks = {
-            known.rank_in
-            for known in _applications(name)
-            if ranks is None or known.rank_out in ranks
-        }
-    return tuple(sorted(ranks or ()))
+    ranks = _ranks_in(sequence[-1])
+    for first, second in reversed(tuple(pairwise(sequence))):
+        reached = ranks & _ranks_between(first, second)
+        ranks = frozenset(
+            known.rank_in for known in _applications(first) if known.rank_out in reached
+        )
+    return tuple(sorted(ranks))
+
+
+# Where a path stands: the last op, and the ranks that its first input may have had.
+_State = tuple[str, frozenset[int]]
+
+
+@cache
+def _starts(with_operands: bool) -> tuple[_State, ...]:
+    return tuple(
+        (name, _ranks_in(name))
+        for name, op in CATALOGUE.items()
+        if (with_operands or not op.has_operands) and _ranks_in(name)
+    )
+
+
+@cache
+def _followers(state: _State, with_operands: bool) -> tuple[_State, ...]:
+    reached = _ranks_out(*state)
+    found = []
+    for name, _ in _starts(with_operands):
+        ranks = reached & _ranks_between(state[0], name)
+        if ranks:
+            found.append((name, ranks))
+    return tuple(found)
 
 
 class Table:
@@ -104,8 +141,7 @@ class Table:
     def __init__(self, length: int, *, with_operands: bool) -> None:
         self.length = length
         self.with_operands = with_operands
-        self._names = tuple(CATALOGUE)
-        self._counts: dict[tuple[int, str | None, bool], int] = {}
+        self._counts: dict[tuple[int, _State | None, bool], int] = {}
         self.size = self._count(length, None, not with_operands)
 
     def sequence(self, number: int) -> tuple[str, ...]:
@@ -117,41 +153,32 @@ class Table:
         if not 0 <= number < self.size:
             raise IndexError(f"sequence {number} of {self.size}")
         names: list[str] = []
-        last, is_done = None, not self.with_operands
+        last: _State | None = None
+        is_done = not self.with_operands
         for left in range(self.length, 0, -1):
-            for name in self._next(last):
-                done = is_done or CATALOGUE[name].has_operands
-                count = self._count(left - 1, name, done)
+            for state in self._next(last):
+                done = is_done or CATALOGUE[state[0]].has_operands
+                count = self._count(left - 1, state, done)
                 if number < count:
-                    names.append(name)
-                    last, is_done = name, done
+                    names.append(state[0])
+                    last, is_done = state, done
                     break
                 number -= count
         return tuple(names)
 
-    def _next(self, last: str | None) -> tuple[str, ...]:
-        return (
-            _starters(self.with_operands) if last is None else _followers(last, self.with_operands)
-        )
+    def _next(self, last: _State | None) -> tuple[_State, ...]:
+        if last is None:
+            return _starts(self.with_operands)
+        return _followers(last, self.with_operands)
 
-    def _count(self, left: int, last: str | None, is_done: bool) -> int:
+    def _count(self, left: int, last: _State | None, is_done: bool) -> int:
         """Count the ways to go on for `left` more ops after `last`."""
         if left == 0:
             return int(is_done)
         key = (left, last, is_done)
         if key not in self._counts:
             self._counts[key] = sum(
-                self._count(left - 1, name, is_done or CATALOGUE[name].has_operands)
-                for name in self._next(last)
+                self._count(left - 1, state, is_done or CATALOGUE[state[0]].has_operands)
+                for state in self._next(last)
             )
         return self._counts[key]
-
-
-@cache
-def _starters(with_operands: bool) -> tuple[str, ...]:
-    return tuple(name for name, op in CATALOGUE.items() if with_operands or not op.has_operands)
-
-
-@cache
-def _followers(last: str, with_operands: bool) -> tuple[str, ...]:
-    return tuple(name for name in _starters(with_operands) if _may_follow(last, name))

@@ -22,7 +22,7 @@ TRIVIAL = [
 ]
 SOUND = [
     ("relu", "softmax"),
-    ("sigmoid", "log"),
+    ("softplus", "layer_norm"),
     ("linear", "gelu"),
     ("conv2d", "group_norm"),
     ("layer_norm", "tanh"),
