@@ -7,6 +7,7 @@ without end can fill neither a disk nor a terminal.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shutil
@@ -70,23 +71,29 @@ class Process:
     """
 
     def __init__(self, config: ChildConfig) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="opsgen-child-", dir=config.work_dir))
         self.started_s = time.monotonic()
         self._reader = FrameReader()
         self._outgoing = bytearray()
         self._log = bytearray()
         self._is_hung_up = False
-        self._end, theirs = socket.socketpair()
-        self._end.setblocking(False)
-        self._log_end, log_theirs = os.pipe()
-        os.set_blocking(self._log_end, False)
-        try:
-            self._popen = _spawn(config, self.folder, theirs.fileno(), log_theirs)
-        finally:
-            theirs.close()
-            os.close(log_theirs)
+        with contextlib.ExitStack() as stack:
+            folder = tempfile.mkdtemp(prefix="opsgen-child-", dir=config.work_dir)
+            self.folder = Path(folder)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._end, theirs = socket.socketpair()
+            stack.callback(self._end.close)
+            self._log_end, log_theirs = os.pipe()
+            stack.callback(os.close, self._log_end)
+            try:
+                self._popen = _spawn(config, self.folder, theirs.fileno(), log_theirs)
+            finally:
+                theirs.close()
+                os.close(log_theirs)
+            self._selector = stack.enter_context(selectors.DefaultSelector())
+            self._stack = stack.pop_all()
         self.pid = self._popen.pid
-        self._selector = selectors.DefaultSelector()
+        self._end.setblocking(False)
+        os.set_blocking(self._log_end, False)
         self._selector.register(self._end, selectors.EVENT_READ)
         self._selector.register(self._log_end, selectors.EVENT_READ)
 
@@ -167,13 +174,8 @@ class Process:
 
     def close(self) -> None:
         """Kill the child, free everything and remove its work folder."""
-        try:
+        with self._stack:
             self.kill()
-        finally:
-            self._selector.close()
-            self._end.close()
-            os.close(self._log_end)
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read(self) -> list[Message]:
         try:

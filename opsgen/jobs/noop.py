@@ -176,6 +176,7 @@ def _orphan(context: JobContext, then: str) -> None:
 
 
 def _allocate(context: JobContext, gibibytes: str) -> None:
+    context.stage("allocate")
     blocks = []
     for _ in range(int(float(gibibytes or 16) * 64)):
         blocks.append(b"\x01" * (1 << 24))
