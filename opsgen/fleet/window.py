@@ -115,7 +115,7 @@ class Window:
         self._completed.clear()
         if futures and self._client.status == "running":
             self._client.cancel(futures, force=True)
-            self._client.run(stop_run, self._run_id, wait=False, on_error="ignore")
+            self._client.run(stop_run, self._run_id, wait=False)
 
 
 def _fault_of(error: BaseException) -> Fault:

@@ -72,8 +72,11 @@ def attempt_of(
     )
 
 
-def stop_run(run_id: str) -> None:
-    """Kill the children that work for a run, and refuse its further orders."""
+async def stop_run(run_id: str) -> None:
+    """Kill the children that work for a run, and refuse its further orders.
+
+    A coroutine, which Dask can start on workers without waiting for a stuck one.
+    """
     _STOPPED.add(run_id)
 
 

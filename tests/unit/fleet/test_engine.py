@@ -1,0 +1,215 @@
+"""A fleet finishes everything once, whatever its jobs do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import Client
+
+from opsgen.errors import MeasureError, UsageError
+from opsgen.fleet import Fleet, Journal, Ledger, Settled, load_attempts
+from opsgen.recipe import FleetConfig
+from opsgen.records import Attempt, NoopEvidence, NoopRequest, Request
+
+NUM_CHILDREN = 2
+CONFIG = FleetConfig(
+    children_per_device=NUM_CHILDREN,
+    memory_limit_gib=0.4,
+    deadlines_s={"start": 60.0, "noop": 1.0},
+)
+
+
+@pytest.fixture(name="fleet", scope="module")
+def _fleet() -> Iterator[Fleet]:
+    before = set(_descendants())
+    with Fleet(CONFIG, "cpu") as fleet:
+        yield fleet
+        begin_s = time.monotonic()
+    assert time.monotonic() - begin_s < 5.0
+    assert set(_descendants()) - before == set()
+
+
+def _descendants() -> list[int]:
+    """Return live processes below this one; the interpreter's own trackers do not count."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            is_own = "resource_tracker" in " ".join(process.cmdline())
+            if not is_own and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _requests(behaviours: dict[int, str], num: int) -> list[tuple[str, Request]]:
+    return [
+        (f"k{i}", NoopRequest(key=f"k{i}", behaviour=behaviours.get(i, "return")))
+        for i in range(num)
+    ]
+
+
+def _settled(attempts: list[Attempt]) -> dict[str, Settled]:
+    """Return what settled each key, holding that nothing settles twice."""
+    ledger, found = Ledger(), {}
+    for attempt in attempts:
+        settled = ledger.add(attempt)
+        if settled is not None:
+            assert attempt.key not in found
+            found[attempt.key] = settled
+    return found
+
+
+def _client(fleet: Fleet) -> Client:
+    assert fleet._cluster is not None
+    return fleet._cluster.client
+
+
+def test_faults_touch_nobody_else(fleet: Fleet, tmp_path: Path) -> None:
+    workers = _client(fleet).run(os.getpid)
+    faults = {
+        3: ("segfault", "crash"),
+        9: ("exit", "crash"),
+        15: ("raise", "raised"),
+        21: ("hang", "timeout:noop"),
+        27: ("gpu_oom", "gpu_oom"),
+        33: ("measure_error", "infrastructure"),
+        39: ("base_exception", "raised"),
+        45: ("sigstop", "timeout:noop"),
+        51: ("cuda_sticky", "cuda_sticky"),
+    }
+    behaviours = {number: behaviour for number, (behaviour, _) in faults.items()}
+    behaviours[5] = f"crash_once:{tmp_path / 'marker'}"
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        attempts = list(fleet.run(_requests(behaviours, 60), journal))
+    assert repr(list(load_attempts(journal.path))) == repr(attempts)
+    settled = _settled(attempts)
+    assert len(settled) == 60
+    reasons = {key: end.fault.reason for key, end in settled.items() if end.fault is not None}
+    assert reasons == {f"k{number}": reason for number, (_, reason) in faults.items()}
+    assert settled["k5"].num_attempts == 2
+    assert _client(fleet).run(os.getpid) == workers
+
+
+def test_a_second_attempt_gets_a_fresh_child(fleet: Fleet, tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        behaviours = dict.fromkeys(range(0, 12, 3), "measure_error")
+        attempts = list(fleet.run(_requests(behaviours, 12), journal))
+    earlier: set[int] = set()
+    tries = Counter(attempt.key for attempt in attempts)
+    assert sorted(set(tries.values())) == [1, 6]
+    # By start: a retry's process is one that no attempt before it ran in.
+    for attempt in sorted(attempts, key=lambda attempt: attempt.started_s):
+        assert attempt.number == 0 or attempt.pid not in earlier
+        earlier.add(attempt.pid)
+
+
+def test_the_window_is_small_and_requests_are_pulled_late(fleet: Fleet, tmp_path: Path) -> None:
+    num_pulled = 0
+
+    def endless() -> Iterator[tuple[str, Request]]:
+        nonlocal num_pulled
+        while True:
+            num_pulled += 1
+            yield f"k{num_pulled}", NoopRequest(key=f"k{num_pulled}")
+
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        stream = fleet.run(endless(), journal)
+        for num_seen, _ in enumerate(stream, start=1):
+            assert num_pulled - num_seen <= NUM_CHILDREN + 1
+            if num_seen == 50:
+                break
+
+
+def test_a_key_is_worked_at_once_only(fleet: Fleet, tmp_path: Path) -> None:
+    requests = _requests({}, 5) * 3
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        attempts = list(fleet.run(requests, journal))
+    assert len(attempts) == 5
+
+
+def test_history_is_not_done_again(fleet: Fleet, tmp_path: Path) -> None:
+    behaviours = {0: "raise", 1: "crash_once:/no/such/folder", 2: "measure_error"}
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        first = list(fleet.run(_requests(behaviours, 4), journal))
+        tries = Counter(attempt.key for attempt in first)
+        again = list(fleet.run(_requests({}, 6), journal, history=first))
+        numbers = {attempt.key: attempt.number for attempt in again}
+        lines = [(attempt.key, attempt.number) for attempt in journal.attempts()]
+    # The deferred one is tried again, under numbers of its own; the new ones start.
+    assert numbers == {"k2": tries["k2"], "k4": 0, "k5": 0}
+    assert len(lines) == len(set(lines))
+
+
+def test_closing_the_stream_frees_the_slots(fleet: Fleet, tmp_path: Path) -> None:
+    behaviours = dict.fromkeys(range(1, 20), "gil_sleep")
+    slow = FleetConfig(children_per_device=NUM_CHILDREN, deadlines_s={"noop": 60.0})
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        fleet.config, config = slow, fleet.config
+        stream = fleet.run(_requests(behaviours, 20), journal)
+        next(stream)
+        stream.close()  # type: ignore[attr-defined]
+        fleet.config = config
+        begin_s = time.monotonic()
+        attempts = list(fleet.run(_requests({}, 20), journal))
+    assert len(attempts) == 20
+    assert time.monotonic() - begin_s < 10.0
+    assert all(attempt.fault is None for attempt in journal.attempts())
+
+
+def test_ask_brings_one_answer(fleet: Fleet) -> None:
+    answer = fleet.ask(NoopRequest(key="mine"))
+    assert isinstance(answer, NoopEvidence)
+    assert answer.key == "mine"
+    with pytest.raises(MeasureError, match="raised on purpose"):
+        fleet.ask(NoopRequest(key="mine", behaviour="raise"))
+
+
+def test_children_share_the_cores_and_the_device(fleet: Fleet, tmp_path: Path) -> None:
+    answer = fleet.ask(NoopRequest(key="k", behaviour="threads"))
+    assert isinstance(answer, NoopEvidence)
+    expected = max(1, len(os.sched_getaffinity(0)) // NUM_CHILDREN)
+    assert answer.metrics["OMP_NUM_THREADS"] == expected
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        attempts = list(fleet.run(_requests(dict.fromkeys(range(40), "lease:0.002"), 40), journal))
+    spans = sorted(
+        (attempt.evidence.metrics["begin_s"], attempt.evidence.metrics["end_s"])
+        for attempt in attempts
+        if isinstance(attempt.evidence, NoopEvidence)
+    )
+    assert len(spans) == 40
+    assert all(spans[i][1] <= spans[i + 1][0] for i in range(39))
+
+
+def test_workers_import_no_torch(fleet: Fleet) -> None:
+    assert set(_client(fleet).run(lambda: "torch" in sys.modules).values()) == {False}
+
+
+def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    (worker,) = _client(fleet).run(os.getpid).values()
+    pids = defaultdict(list)
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        behaviours = dict.fromkeys(range(40), "sleep:0.02")
+        for number, attempt in enumerate(fleet.run(_requests(behaviours, 40), journal)):
+            pids[number > 10].append(attempt.pid)
+            if number == 10:
+                os.kill(worker, signal.SIGKILL)
+        attempts = list(journal.attempts())
+    assert len(_settled(attempts)) == 40
+    assert all(attempt.evidence is not None for attempt in attempts)
+    children = [pid for pid in pids[False] if psutil.pid_exists(pid)]
+    assert [pid for pid in children if psutil.Process(pid).status() != "zombie"] == []
+
+
+def test_a_device_that_is_not_here_is_a_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opsgen.fleet.cluster.list_gpus", list)
+    with pytest.raises(UsageError, match="no GPU"), Fleet(CONFIG, "cuda"):
+        pass
