@@ -290,7 +290,7 @@ _FUNCTIONS = (
     _binary(
         "pow_tensor",
         spell("torch.pow({x}, {y})"),
-        spell("{x} ** {y}", name="torch.pow"),
+        spell("{x}**{y}", name="torch.pow"),
         domain=Interval(0.1, 10.0),
         operands=(("exponent", Interval(-2.0, 2.0)),),
         range=Interval(0.0, 101.0),

@@ -30,12 +30,21 @@ DRAWS: dict[str, InputDraw] = {
     "signed_unit": InputDraw("torch.rand({shape}{dtype}) * 1.9 - 0.95", SIGNED_UNIT),
     "positive": InputDraw("torch.rand({shape}{dtype}) + 0.5", Interval(0.5, 1.5)),
     "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
+    "negative": InputDraw("torch.rand({shape}{dtype}) * -4.0 - 0.1", Interval(-4.1, -0.1)),
     "sign": InputDraw("torch.randint(0, 2, ({shape},){dtype}) * 2 - 1", SIGNED_UNIT),
     "index": InputDraw("torch.randint(0, {high}, ({shape},))", REAL, "int64"),
     "mask": InputDraw("torch.rand({shape}) > 0.5", UNIT, "bool"),
 }
 
-_FLOAT_PREFERENCE = ("normal", "signed_unit", "unit", "positive", "open_unit", "above_one")
+_FLOAT_PREFERENCE = (
+    "normal",
+    "signed_unit",
+    "unit",
+    "positive",
+    "open_unit",
+    "above_one",
+    "negative",
+)
 
 
 def draws_within(domain: Interval) -> tuple[str, ...]:

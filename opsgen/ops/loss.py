@@ -18,6 +18,7 @@ from opsgen.ops.intervals import (
     NONNEGATIVE,
     NONPOSITIVE,
     REAL,
+    SIGNED_EXPONENT,
     SIGNED_UNIT,
     UNIT,
     Interval,
@@ -196,7 +197,7 @@ _ELEMENTWISE = (
         "SoftMarginLoss",
         "soft_margin_loss",
         operands=lambda draw, ins, attrs: (_signs(ins[0]),),
-        domain=SIGNED_UNIT,
+        domain=SIGNED_EXPONENT,
         passes=5.0,
     ),
     _loss(

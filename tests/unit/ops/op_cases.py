@@ -83,9 +83,7 @@ def clipped(domain: Interval, bound: float) -> Interval:
     """The part of a domain that inputs are drawn from, open ends left out."""
     low, high = max(domain.low, -bound), min(domain.high, bound)
     margin = 1e-3 * (high - low)
-    return Interval(
-        low + margin * domain.open_low, high - margin * domain.open_high
-    )
+    return Interval(low + margin * domain.open_low, high - margin * domain.open_high)
 
 
 def inputs(case: Case, generator: torch.Generator, bound: float = 8.0) -> list[torch.Tensor]:
