@@ -1,0 +1,84 @@
+"""The gate: compiling launches nothing, and the first real call compiles nothing."""
+
+import pytest
+import torch
+from torch import nn
+
+from opsgen.device import GatedCompile, free_storage, reset_compiler
+from opsgen.verify import State, equal_bits
+
+pytestmark = pytest.mark.check
+
+RUNS = []
+
+
+@torch.library.custom_op("opsgen_test::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    RUNS.append(x.shape)
+    return x * 2
+
+
+@counted.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class _Counted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.tanh(counted(self.linear(x))), 1)
+
+
+@pytest.fixture(autouse=True)
+def _reset():
+    reset_compiler()
+    RUNS.clear()
+    yield
+    reset_compiler()
+
+
+def test_compiles_on_freed_tensors_and_runs_later_without_a_recompile():
+    model = _Counted().eval()
+    state = State(model)
+    state.redraw(1)
+    x = torch.randn(8, 32)
+    gated = GatedCompile(model)
+    free_storage([x])
+    state.free()
+    facts = gated.compile((x,))
+    assert RUNS == []
+    assert facts.num_graphs == 1
+    assert facts.num_generated_kernels >= 1
+    assert facts.compile_s > 0
+    state.refill(1)
+    fresh = torch.randn(8, 32)
+    with torch.no_grad():
+        expected = model(fresh)
+    RUNS.clear()
+    actual = gated(fresh)
+    assert len(RUNS) == 1
+    torch.testing.assert_close(actual, expected)
+    state.redraw(2)
+    again = gated(torch.randn(8, 32))
+    assert not equal_bits((again,), (actual,))
+    assert gated.num_compiles == 1
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_second_task_starts_from_zero():
+    for _ in range(2):
+        reset_compiler()
+        facts = GatedCompile(nn.ReLU()).compile((torch.randn(4),))
+        assert (facts.num_graphs, facts.num_generated_kernels) == (1, 1)
+
+
+def test_a_graph_break_is_an_error():
+    class Broken(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x.sum().item() if x.sum() > 0 else x
+
+    with pytest.raises(Exception, match=r"(?i)data-dependent|graph break|unsupported"):
+        GatedCompile(Broken()).compile((torch.ones(3),))

@@ -1,0 +1,110 @@
+"""Measuring on this machine's CPU, end to end."""
+
+import msgspec
+import pytest
+from torch._inductor import config
+
+from opsgen.device import environment_id, read_environment
+from opsgen.errors import MeasureError
+from opsgen.jobs import measure
+from opsgen.records import MeasureRequest, decode_line, encode_line
+
+RETURN = "        return "
+
+
+def measured(task, context, modes=("eager", "compile"), **options):
+    request = MeasureRequest(
+        task=task, device="cpu", modes=modes, max_s_per_mode=0.02, seed=3, **options
+    )
+    return measure.run(request, context)
+
+
+@pytest.mark.check
+def test_a_good_task(chain, context):
+    evidence = measured(chain("linear", "tanh"), context)
+    assert evidence.failure is None
+    assert evidence.environment_id == environment_id(read_environment("cpu"))
+    assert evidence.observed == evidence.compiled == chain("linear", "tanh").workloads[0].outputs
+    assert evidence.num_graphs == 1
+    assert evidence.num_generated_kernels >= 1
+    assert evidence.compile_margin <= 1
+    assert evidence.is_repeatable
+    assert evidence.is_pure
+    assert evidence.num_nonfinite == 0
+    (tolerance,) = evidence.tolerances
+    assert tolerance.num_terms == 10_000
+    assert 100 * 2**-23 <= tolerance.value < 1e-3
+    assert min(answer.margin for answer in evidence.answers) > 100
+    assert [timing.mode for timing in evidence.timings] == ["eager", "compile"]
+    assert all(len(timing.samples_ms) >= 7 for timing in evidence.timings)
+    assert all(timing.median_ms > evidence.launch_floor_ms for timing in evidence.timings)
+    assert evidence.peak_bytes is None
+    assert evidence.is_advisory
+    assert evidence.lease.num_holds == 2
+    assert not context.lease.is_held
+    assert decode_line(encode_line(evidence), type(evidence)) == evidence
+
+
+@pytest.mark.check
+def test_code_that_only_eager_runs(chain, context):
+    task = chain("relu", "tanh")
+    code = task.code.replace(RETURN, f"        x = x + 1 if x.sum() > 0 else x\n{RETURN}")
+    evidence = measured(msgspec.structs.replace(task, code=code), context)
+    assert evidence.failure.criterion == "executes"
+    assert evidence.failure.stage == "compile"
+    assert evidence.observed
+    assert evidence.timings == ()
+    assert not context.lease.is_held
+
+
+def test_eager_alone(chain, context):
+    evidence = measured(chain("linear", "tanh"), context, modes=("eager",))
+    assert [timing.mode for timing in evidence.timings] == ["eager"]
+    assert (evidence.num_graphs, evidence.compile_margin) == (None, None)
+
+
+def test_code_that_raises_is_evidence_and_leaves_the_lease(chain, context):
+    task = chain("relu", "tanh")
+    code = task.code.replace(RETURN, f"        x = x.view(7, 7, 7)\n{RETURN}")
+    evidence = measured(msgspec.structs.replace(task, code=code), context)
+    assert evidence.failure.stage == "eager"
+    assert evidence.lease.num_holds == 1
+    assert not context.lease.is_held
+
+
+def test_foreign_code_gets_its_tolerance_at_full_size(foreign, context):
+    evidence = measured(foreign("return x.exp()", "torch.randn(64, 64)"), context, ("eager",))
+    assert not evidence.tolerances[0].is_assumed
+    large = foreign("return x @ x", "torch.randn(1300, 1300)")
+    evidence = measured(large, context, ("eager",))
+    assert evidence.tolerances[0].is_assumed
+    assert evidence.timings
+
+
+def test_what_this_machine_cannot_do_is_not_the_tasks_fault(chain, context):
+    task = chain("relu", "tanh")
+    with pytest.raises(ValueError, match="warp"):
+        measured(task, context, ("warp",))
+    read_environment.cache_clear()
+    with (
+        config.patch({"cpp.cxx": (None, "/nonexistent/g++")}),
+        pytest.raises(MeasureError, match="compiler"),
+    ):
+        measured(task, context)
+    read_environment.cache_clear()
+
+
+@pytest.mark.gpu
+def test_a_good_task_on_a_gpu(chain, context):
+    request = MeasureRequest(
+        task=chain("linear", "tanh"),
+        device="cuda",
+        modes=("eager", "compile"),
+        max_s_per_mode=0.05,
+        seed=3,
+    )
+    evidence = measure.run(request, context)
+    assert evidence.failure is None
+    assert evidence.peak_bytes > 0
+    assert evidence.num_graphs == 1
+    assert not evidence.is_advisory

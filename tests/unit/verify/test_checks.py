@@ -1,0 +1,151 @@
+"""Repeatability, purity, stable inputs, modes, and what becomes of raising code."""
+
+import linecache
+import sys
+import traceback
+
+import pytest
+import torch
+
+from opsgen.errors import MeasureError, TaskError
+from opsgen.verify import (
+    Reference,
+    TaskCodeError,
+    check_mode,
+    check_pure,
+    check_repeatable,
+    check_stable_inputs,
+    outline,
+    output_leaves,
+    run_trials,
+    task_code,
+    task_module,
+)
+
+NORMAL = "torch.randn(8, 8)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "is_repeatable"),
+    [("return x * 2", True), ("return x / 0 * 0", True), ("return F.dropout(x, 0.5)", False)],
+)
+def test_repeatable_means_every_bit_under_other_seeds(build, forward, is_repeatable):
+    reference = build(forward, NORMAL)
+    assert check_repeatable(reference, reference.draw(0), [1, 2, 3]) == is_repeatable
+
+
+@pytest.mark.parametrize(
+    ("forward", "is_pure"),
+    [
+        ("return torch.relu(x)", True),
+        ("return torch.relu_(x)", False),
+        ("self.count += 1\nreturn x * self.count", False),
+        ("x.data[0] = 0\nreturn x * 1", False),
+    ],
+)
+def test_pure_calls_leave_inputs_and_state_alone(build, forward, is_pure):
+    reference = build(forward, NORMAL, init="self.register_buffer('count', torch.zeros(1))")
+    assert check_pure(reference, reference.draw(0)) == is_pure
+
+
+@pytest.mark.parametrize(
+    ("inputs", "is_stable"),
+    [
+        ("torch.randn(4)", True),
+        ("torch.randn(4), torch.arange(4)", True),
+        ("torch.randint(0, 99, (8,))", True),
+        ("torch.ones(4)", False),
+        ("torch.ones(4), torch.randint(0, 99, (8,))", False),
+        ("torch.randn(int(torch.randint(1, 1000, ())))", False),
+    ],
+)
+def test_stable_inputs(build, inputs, is_stable):
+    reference = build("return x", inputs)
+    assert check_stable_inputs([reference.draw(seed) for seed in range(3)]) == is_stable
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "mode"),
+    [
+        ("pass", "return x * 2", "same"),
+        ("self.d = nn.Dropout(0.5)", "return self.d(x)", "differs"),
+        ("self.n = nn.BatchNorm1d(8)", "return self.n(x)", "mutates"),
+        ("self.n = nn.BatchNorm1d(8)", "return self.n(x[:1])", "differs"),
+        ("self.n = nn.LayerNorm(8)", "return self.n(x)", "same"),
+    ],
+)
+def test_mode_class(build, init, forward, mode):
+    reference = build(forward, NORMAL, init=init)
+    tolerances = run_trials(reference, [1], [2], num_terms=1).tolerances
+    assert check_mode(reference, reference.draw(0), tolerances) == mode
+    assert not reference.model.training
+
+
+def test_a_module_lives_for_its_block_and_shows_in_tracebacks(build):
+    reference = build("y = x + 1\nraise KeyError('here')", NORMAL)
+    name = reference.module.__name__
+    assert sys.modules[name] is reference.module
+    with pytest.raises(TaskCodeError) as caught:
+        reference.run(reference.draw(0))
+    failure = caught.value.failure
+    assert (failure.criterion, failure.kind) == ("executes", "KeyError")
+    assert "raise KeyError('here')" in failure.trace
+    with task_module("a = 1\nb = 2\n") as module:
+        name = module.__name__
+        assert module.b == 2
+        assert linecache.getline(f"<{name}>", 2) == "b = 2\n"
+    assert name not in sys.modules
+    assert linecache.getline(f"<{name}>", 2) == ""
+
+
+@pytest.mark.parametrize("code", ["raise OSError('x')", "import torch\ntorch.nn.Linear(-1, 2)"])
+def test_a_module_that_raises_is_the_tasks_fault(code):
+    with pytest.raises(TaskCodeError), task_module(code):
+        pass
+
+
+def test_faults_of_the_machine_travel():
+    for error in (
+        MeasureError("busy"),
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ):
+        with pytest.raises(type(error)) as caught, task_code("eager"):
+            raise error
+        assert caught.value is error
+    with pytest.raises(TaskCodeError) as failed, task_code("eager"):
+        raise TaskError("judgeable", "no")
+    assert failed.value.failure.criterion == "judgeable"
+    assert "Error" in "".join(traceback.format_exception(failed.value))
+
+
+@pytest.mark.parametrize(
+    "output", [None, [], [torch.ones(1), None], 1.0, torch.ones(2).to_sparse()]
+)
+def test_outputs_must_be_plain_tensors(output):
+    with pytest.raises(TaskError, match="executes"):
+        output_leaves(output)
+
+
+def test_meta_says_shapes_work_or_nothing(build):
+    module = build(
+        "return self.l(x)", "torch.randn(64, 128)", init="self.l = nn.Linear(128, 32)"
+    ).module
+    found = outline(module, count_flops=True)
+    assert found is not None
+    assert found.outputs[0].shape == (64, 32)
+    assert found.flops == 2 * 64 * 128 * 32
+    assert found.size_bytes == 4 * (64 * 128 + 128 * 32 + 32 + 64 * 32)
+    assert outline(build("return x[x > 0]", NORMAL).module, count_flops=False) is None
+    with pytest.raises(TaskCodeError):
+        outline(build("return x @ torch.zeros(3, 3)", NORMAL).module, count_flops=False)
+
+
+def test_init_inputs_with_keywords():
+    code = (
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, a, b=0):\n"
+        "        super().__init__()\n        self.sum = a + b\n"
+        "def get_init_inputs():\n    return [[1], {'b': 2}]\n"
+    )
+    with task_module(code) as module:
+        assert Reference.build(module, "cpu", 0).model.sum == 3
