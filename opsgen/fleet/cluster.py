@@ -68,7 +68,11 @@ def open_cluster(device: str, children_per_device: int, scheduler: str | None) -
             client, work_dir = _start(stack, device, children_per_device)
         else:
             client, work_dir = _join(stack, scheduler), None
-        client.register_plugin(ChildrenPlugin(is_local=scheduler is None))
+        plugin = ChildrenPlugin(is_local=scheduler is None)
+        client.register_plugin(plugin)
+        if scheduler is not None:
+            # Foreign workers live on; our children there must not.
+            stack.callback(client.unregister_worker_plugin, plugin.name)
         has_dashboard = importlib.util.find_spec("bokeh") is not None
         dashboard = str(client.dashboard_link) if has_dashboard else None
         return Cluster(client, dashboard, work_dir, stack.pop_all())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from opsgen.errors import MeasureError, UsageError
 from opsgen.fleet import Fleet, Journal, Ledger, Settled, load_attempts
@@ -48,6 +48,13 @@ def _descendants() -> list[int]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _requests(behaviours: dict[int, str], num: int) -> list[tuple[str, Request]]:
@@ -195,7 +202,7 @@ def test_workers_import_no_torch(fleet: Fleet) -> None:
 
 def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
     (worker,) = _client(fleet).run(os.getpid).values()
-    pids = defaultdict(list)
+    pids: defaultdict[bool, list[int]] = defaultdict(list)
     with Journal(tmp_path / "journal.jsonl") as journal:
         behaviours = dict.fromkeys(range(40), "sleep:0.02")
         for number, attempt in enumerate(fleet.run(_requests(behaviours, 40), journal)):
@@ -205,8 +212,31 @@ def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
         attempts = list(journal.attempts())
     assert len(_settled(attempts)) == 40
     assert all(attempt.evidence is not None for attempt in attempts)
-    children = [pid for pid in pids[False] if psutil.pid_exists(pid)]
-    assert [pid for pid in children if psutil.Process(pid).status() != "zombie"] == []
+    assert not any(map(_is_alive, pids[False]))
+
+
+def test_workers_of_a_scheduler_elsewhere(tmp_path: Path) -> None:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        Fleet(CONFIG, "cpu", scheduler=cluster.scheduler_address) as fleet,
+        Journal(tmp_path / "journal.jsonl") as journal,
+    ):
+        assert fleet.num_slots == 2
+        attempts = list(fleet.run(_requests({4: "segfault"}, 10), journal))
+        fleet.close()
+        begin_s = time.monotonic()
+        while any(map(_is_alive, {attempt.pid for attempt in attempts})):
+            assert time.monotonic() - begin_s < 5.0
+            time.sleep(0.02)
+    assert len(_settled(attempts)) == 10
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opsgen.fleet.cluster.MAX_WAIT_FOR_WORKERS_S", 0.3)
+    with pytest.raises(MeasureError, match="no scheduler answers"):
+        Fleet(CONFIG, "cpu", scheduler="tcp://127.0.0.1:9").__enter__()
 
 
 def test_a_device_that_is_not_here_is_a_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
