@@ -26,18 +26,24 @@ class Case(Record, frozen=True, kw_only=True):
 def final_fault(faults: Sequence[Fault]) -> Fault | None:
     """Return the last fault if its reason leaves no retries, otherwise None.
 
-    Tries that blame the task and tries that blame the machine are counted
-    apart: a worker lost under a task does not confirm that the task crashes,
-    while a crash followed by a timeout does confirm that it cannot run.
+    Faults that blame the task confirm each other: a crash followed by a timeout
+    cannot run. Faults of the machine count per reason, so that a lost worker
+    does not use up the retry that a full device is owed.
 
     Args:
         faults: Faults of one task in one stage, in the order of the attempts.
+
+    Returns:
+        The fault that stands for the task, or None while retries are left.
     """
     if not faults:
         return None
     last = reason_for(faults[-1].reason)
-    tries = sum(reason_for(fault.reason).verdict == last.verdict for fault in faults)
-    return faults[-1] if tries > last.num_retries else None
+    num_alike = sum(
+        reason.name == last.name or reason.verdict == last.verdict == "rejected"
+        for reason in (reason_for(fault.reason) for fault in faults)
+    )
+    return faults[-1] if num_alike > last.num_retries else None
 
 
 def plan_order(want: Mapping[str, int]) -> Callable[[str, int], tuple[int, str, int]]:

@@ -54,16 +54,17 @@ class _Findings:
 
 
 def judge(case: Case, recipe: Recipe, *, twin: Task | None = None) -> Verdict:
-    """Return the verdict on one task under the recipe's thresholds.
-
-    Rejected with the first failing criterion in the order probe, measure, if
-    any evidence or a confirmed fault speaks against the task; otherwise
-    deferred if a fault of the machine or missing evidence stands in the way.
+    """Judge one task under the recipe's thresholds.
 
     Args:
         case: The task with all that was recorded of it.
         recipe: `[admit]` holds the thresholds; `[probe]` says what to expect.
         twin: Earlier line of the plan with the same identity, if there is one.
+
+    Returns:
+        Rejected with the first failing criterion in the order probe, measure,
+        if any evidence or a confirmed fault speaks against the task; otherwise
+        deferred if a fault of the machine or missing evidence stands in the way.
     """
     early, early_open = _on_probe(case, recipe, twin)
     late, late_open = _on_measure(case, recipe)
@@ -98,20 +99,22 @@ def pending(cases: Iterable[Case], recipe: Recipe) -> Pending:
     """Return which undecided tasks need which stage next.
 
     Leaves out tasks that are decided and tasks whose faults used up their
-    retries; pass a case without its faults to give it a fresh start.
+    retries; pass a case without its faults to give it a fresh start. A probe
+    that could not look everywhere (foreign code that is too large for a CPU)
+    rejects nothing, so such a task goes on although it cannot be admitted.
     """
     ordered = _in_plan_order(cases, recipe)
     twins = earlier_twins(case.task for case in ordered)
     probe: list[Task] = []
     measure: list[Task] = []
     for case, twin in zip(ordered, twins, strict=True):
-        rejecting, deferring = _on_probe(case, recipe, twin)
+        rejecting, _ = _on_probe(case, recipe, twin)
         if rejecting:
             continue
         if case.probe is None:
             if final_fault(case.probe_faults) is None:
                 probe.append(case.task)
-        elif not deferring and case.measure is None and final_fault(case.measure_faults) is None:
+        elif case.measure is None and final_fault(case.measure_faults) is None:
             measure.append(case.task)
     return Pending(probe=tuple(probe), measure=tuple(measure))
 

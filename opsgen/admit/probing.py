@@ -51,8 +51,8 @@ def deterministic(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
 
 def judgeable(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     """Hold when every output leaf of the twin has a tolerance that can tell answers apart."""
-    if probe.failure is not None or probe.source_faults:
-        return None
+    if not probe.num_draws:
+        return Absent(what="tolerances on the twin")
     num_leaves = len(probe.observed or probe.predicted) or max(1, len(probe.tolerances))
     return describe_tolerances(probe.tolerances, num_leaves)
 

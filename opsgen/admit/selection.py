@@ -32,11 +32,14 @@ def select(verdicts: Iterable[Verdict], want: Mapping[str, int]) -> Selection:
     """Take the first admitted tasks of each wanted class in plan order.
 
     The order in which workers finished, and admitted lines behind the cut,
-    make no difference. A class that lacks tasks is taken as far as it goes.
+    make no difference.
 
     Args:
         verdicts: Verdicts on the plan's lines, in any order.
         want: Admitted tasks wanted by quota class.
+
+    Returns:
+        The cut; a class that lacks tasks is taken as far as it goes.
     """
     by_class: dict[str, list[Verdict]] = {name: [] for name in want}
     for verdict in verdicts:

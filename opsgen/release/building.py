@@ -30,7 +30,7 @@ def build_rows(
     recipe: Recipe,
     environments: Mapping[str, Environment],
 ) -> Rows:
-    """Return the rows of a release.
+    """Turn judged cases into the rows of a release.
 
     Admitted tasks behind the cut are in no row: a larger release takes them.
 
@@ -40,6 +40,9 @@ def build_rows(
         chosen: Task ids that the release takes.
         recipe: The recipe behind both.
         environments: Machines by the id that the evidence names.
+
+    Returns:
+        The rows of all configs; every verdict that does not admit has a row in `rejected`.
     """
     by_line = {(verdict.data_source, verdict.line): verdict for verdict in verdicts}
     tasks: list[TaskRow] = []

@@ -30,7 +30,13 @@ class Column(Record, frozen=True, kw_only=True):
 
 
 def describe_columns(kind: type[Record]) -> tuple[Column, ...]:
-    """Return the columns of a row record in order.
+    """Describe the columns of a row record.
+
+    Args:
+        kind: A record whose fields each have a docstring line; its source must be at hand.
+
+    Returns:
+        The columns in the order of the fields.
 
     Raises:
         ValueError: A field lacks its docstring line or has a type that no column can hold.

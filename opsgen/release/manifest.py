@@ -83,6 +83,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a release.
 
+    Args:
+        folder: The release folder.
+
+    Returns:
+        The manifest as it was written.
+
     Raises:
         OSError: There is none.
         ValueError: It is not a manifest of this version.

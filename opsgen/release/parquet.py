@@ -36,7 +36,14 @@ def write_rows(path: Path, rows: Sequence[R], kind: type[R]) -> None:
 
 
 def read_rows(path: Path, kind: type[R]) -> list[R]:
-    """Read rows written by `write_rows`, equal to what was written.
+    """Read rows written by `write_rows`.
+
+    Args:
+        path: The Parquet file.
+        kind: What its rows are.
+
+    Returns:
+        Rows equal to what was written, in the same order.
 
     Raises:
         msgspec.ValidationError: The file has other columns than `kind`.

@@ -56,6 +56,12 @@ class Release:
 def load_release(folder: Path) -> Release:
     """Read a whole release folder.
 
+    Args:
+        folder: A folder that `write_release` made, or a copy of one.
+
+    Returns:
+        The release with all its rows in memory.
+
     Raises:
         UsageError: The folder is not a release of this version, or lacks a file that its
             manifest names.

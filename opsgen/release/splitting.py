@@ -9,7 +9,7 @@ from opsgen.records import digest
 
 
 def assign_splits(families: Iterable[str], shares: Mapping[str, float]) -> dict[str, str]:
-    """Return the split of every family.
+    """Put every family into one split.
 
     Each split but the largest takes whole families in an order of its own (a
     hash of split and family) as long as they fit into its quota, and one more
@@ -20,6 +20,9 @@ def assign_splits(families: Iterable[str], shares: Mapping[str, float]) -> dict[
     Args:
         families: The family of every task.
         shares: Relative size of each split.
+
+    Returns:
+        The split of each family.
     """
     sizes = Counter(families)
     quotas = _divide(sizes.total(), shares)

@@ -39,7 +39,7 @@ def write_release(
     recipe: Recipe,
     environments: Mapping[str, Environment],
 ) -> Path:
-    """Write `release-<digest>` into `folder` and return its path.
+    """Write `release-<digest>` into `folder`.
 
     The digest is of the content: rows, recipe (but for the fleet) and
     environments. If that release is there already it is left alone. The folder
@@ -51,6 +51,9 @@ def write_release(
         verdicts: The verdicts on them.
         recipe: `[release]` says how many tasks of which class, and the splits.
         environments: Machines by the id that the evidence names.
+
+    Returns:
+        Path of the release, new or found there.
 
     Raises:
         PublishError: A class lacks admitted tasks, and the message says how many; or none are

@@ -66,12 +66,15 @@ def cases(draw: st.DrawFn, *, line: int = 0) -> Case:
 
 @st.composite
 def plans(draw: st.DrawFn, *, max_size: int = 6, is_sound: bool = False) -> list[Case]:
-    """Cases with different lines, in plan order within each class; identities may repeat.
+    """Cases with different lines, as a plan has them.
 
     Args:
         draw: Given by hypothesis.
         max_size: Most cases drawn.
         is_sound: Draw only cases that the default thresholds admit one by one.
+
+    Returns:
+        Cases in plan order within each class; identities may repeat.
     """
     one = sound_cases if is_sound else cases
     return [draw(one(line=line)) for line in range(draw(st.integers(0, max_size)))]

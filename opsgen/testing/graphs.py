@@ -33,11 +33,14 @@ def workloads() -> st.SearchStrategy[Workload]:
 
 @st.composite
 def graphs(draw: st.DrawFn, *, num_nodes: int | None = None) -> Graph:
-    """Connected DAGs in topological order in which every node reads an earlier value.
+    """Connected DAGs of one to four nodes.
 
     Args:
         draw: Given by hypothesis.
-        num_nodes: Fixes the number of nodes; otherwise one to four.
+        num_nodes: Fixes the number of nodes.
+
+    Returns:
+        A graph in topological order in which every node reads the value before it.
     """
     num_inputs = draw(st.integers(1, 2))
     inputs = tuple(
@@ -67,6 +70,9 @@ def tasks(
         is_sampled: Fixes whether the task has a graph.
         level: Fixes the number of ops.
         line: Position in the plan of the task's class.
+
+    Returns:
+        A task with one or two workloads if it is sampled, and with none if it is foreign.
     """
     if is_sampled is None:
         is_sampled = draw(st.booleans())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsgen.admit import Case, judge
+from opsgen.admit import Case, judge, pending
 from opsgen.recipe import AdmitConfig, ProbeConfig, Recipe
 from opsgen.records import (
     Effect,
@@ -151,7 +151,12 @@ def test_measure_evidence_rejects(changes: dict[str, object], reason: str, witne
     assert witness in (verdict.witness or "")
 
 
-ABSENT_FROM_PROBE = [{"num_draws": 0}, {"is_repeatable": None}, {"is_pure": None}, {"effects": ()}]
+ABSENT_FROM_PROBE = [
+    {"num_draws": 0, "tolerances": ()},
+    {"is_repeatable": None},
+    {"is_pure": None},
+    {"effects": ()},
+]
 ABSENT_FROM_PROBE += [{"has_stable_inputs": None}]
 ABSENT_FROM_MEASURE = [{"num_graphs": None}, {"observed": (), "compiled": ()}, {"answers": ()}]
 ABSENT_FROM_MEASURE += [{"compile_margin": None}, {"num_nonfinite": None}, {"timings": ()}]
@@ -270,6 +275,15 @@ def test_a_failure_speaks_for_its_criterion_and_silences_what_never_ran() -> Non
     verdict = judge(Case(task=TASK, probe=PROBE, measure=stopped), RECIPE)
     assert verdict.witness == "Unsupported in compile: graph break"
     assert [finding.criterion for finding in verdict.failed] == ["executes"]
+
+
+def test_code_that_only_meta_could_look_at_is_measured_but_not_admitted() -> None:
+    seen = ProbeEvidence(observed=(LEAF,))
+    assert pending([Case(task=TASK, probe=seen)], RECIPE).measure == (TASK,)
+    verdict = judge(Case(task=TASK, probe=seen, measure=MEASURE), RECIPE)
+    assert (verdict.status, verdict.reason) == (Status.DEFERRED, "unmeasured")
+    out = msgspec.structs.replace(MEASURE, timings=(eager(200.0),))
+    assert judge(Case(task=TASK, probe=seen, measure=out), RECIPE).reason == "runtime_window"
 
 
 def test_probe_reasons_come_before_measure_reasons() -> None:

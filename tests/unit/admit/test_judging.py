@@ -138,10 +138,12 @@ def test_a_fault_counts_once_its_retries_are_used_up(case: Case, reason: str) ->
 
 
 @given(seen=st.lists(faults(), max_size=4))
-def test_a_lost_worker_does_not_confirm_a_crash(seen: list[Fault]) -> None:
+def test_only_the_task_s_own_faults_confirm_each_other(seen: list[Fault]) -> None:
     machine = [one for one in seen if reason_for(one.reason).verdict == "deferred"]
     assert final_fault([*machine, fault("crash")]) is None
-    assert final_fault([fault("crash"), *machine[:3], fault("timeout:eager")]) is not None
+    assert final_fault([fault("crash"), *machine, fault("timeout:eager")]) is not None
+    others = [one for one in seen if one.reason != "gpu_oom"]
+    assert final_fault([*others, fault("gpu_oom")]) is None
 
 
 @given(case=sound_cases(), seen=st.lists(faults()).map(tuple))
