@@ -64,7 +64,7 @@ def _examine(task: Task, recipe: Recipe) -> Case:
             with Progress(1, stage) as bar:
                 for each in fleet.run([(key, request)], journal):
                     attempts.append(each)
-                    bar.update(each)
+                    bar.update(each.fault.reason if each.fault else "ok")
 
         attempt("probe", task.task_id, ProbeRequest(task=task, seed=recipe.seed))
         case = join_cases([task], attempts, environment)[0]

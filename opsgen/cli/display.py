@@ -62,8 +62,10 @@ def certificate(case: Case, verdict: Verdict) -> RenderableType:
         (verdict.status.value, f"bold {_STYLES[verdict.status]}"),
     )
     parts: list[RenderableType] = [head]
-    for finding in verdict.failed:
-        parts.append(Text(f"  {finding.criterion}: {finding.witness}", _STYLES[verdict.status]))
+    parts += [
+        Text(f"  {finding.criterion}: {finding.witness}", _STYLES[verdict.status])
+        for finding in verdict.failed
+    ]
     if task.graph:
         parts += [Text(draw_text(task.graph), "cyan")]
     if case.measure:

@@ -75,15 +75,21 @@ def ops(
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine can do."""
     found: list[Environment] = []
+    problems: list[str] = []
     for device in ("cpu", "cuda"):
-        with Fleet(FleetConfig(children_per_device=1), device) as fleet:
-            environment = fleet.ask(EnvironmentRequest(device=device))
-            assert isinstance(environment, Environment)
-            found.append(environment)
+        try:
+            with Fleet(FleetConfig(children_per_device=1), device) as fleet:
+                environment = fleet.ask(EnvironmentRequest(device=device))
+                assert isinstance(environment, Environment)
+                found.append(environment)
+        except UsageError as error:
+            problems.append(str(error))
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode({"devices": found, "problems": problems}).decode())
         return
     out = console()
     for environment in found:
         out.print(environment_table(environment))
         out.print()
+    for problem in problems:
+        out.print(problem)

@@ -47,11 +47,12 @@ def make_report(
     attempts = folder.attempts()
     environment = folder.environment()
     status = {verdict.task_id: verdict for verdict in verdicts}
-    hold_s: Counter[str] = Counter()
+    hold_s: dict[str, float] = {}
     wait_s = 0.0
     for case in cases:
         if case.measure and case.measure.lease:
-            hold_s[status[case.task.task_id].status.value] += case.measure.lease.hold_s
+            outcome = status[case.task.task_id].status.value
+            hold_s[outcome] = hold_s.get(outcome, 0.0) + case.measure.lease.hold_s
             wait_s += case.measure.lease.wait_s
     return Report(
         name=recipe.name,
@@ -68,7 +69,7 @@ def make_report(
         ),
         num_attempts=dict(Counter(attempt.job for attempt in attempts)),
         child_s=_seconds(attempts),
-        hold_s=dict(hold_s),
+        hold_s=hold_s,
         wait_s=wait_s,
     )
 
@@ -78,7 +79,7 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def _seconds(attempts: list[Attempt]) -> dict[str, float]:
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
     for attempt in attempts:
-        seconds[attempt.job] += attempt.wall_s
+        seconds[attempt.job] = seconds.get(attempt.job, 0.0) + attempt.wall_s
     return {job: round(total, 3) for job, total in seconds.items()}

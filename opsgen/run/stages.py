@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
+from pathlib import Path
 
-from opsgen.admit import Case, admit_all, pending, select
-from opsgen.errors import UsageError
-from opsgen.fleet import Fleet, Journal, Progress
+from opsgen.admit import Case, admit_all, judge, pending, select
+from opsgen.errors import PublishError, UsageError
+from opsgen.fleet import Fleet, Journal, Ledger, Progress
 from opsgen.records import (
+    Attempt,
     Environment,
     EnvironmentRequest,
+    MeasureEvidence,
     MeasureRequest,
     PlanLine,
     ProbeRequest,
-    Request,
+    Status,
     Task,
     Verdict,
+    digest,
 )
 from opsgen.render import render_task
 from opsgen.run.cases import forgive, join_cases, measure_key
@@ -132,7 +136,8 @@ class Stages:
         Raises:
             UsageError: The machine cannot measure, or is not the one that this run began on.
         """
-        environment = check_machine(self._fleet(), self.recipe.measure.device)
+        assert self.fleet is not None, "this stage needs a fleet"
+        environment = check_machine(self.fleet, self.recipe.measure.device)
         self.folder.settle_environment(environment)
         tasks = pending(self._open_cases(), self.recipe).measure
         measure = self.recipe.measure
@@ -159,6 +164,27 @@ class Stages:
         self.folder.write_verdicts(verdicts)
         return verdicts
 
+    def release(self, verdicts: list[Verdict]) -> Path:
+        """Write the release folder of the first admitted tasks of each class.
+
+        Raises:
+            UsageError: A class lacks admitted tasks.
+        """
+        # Here, since it needs polars and datasets, which a GPU host may lack.
+        from opsgen.release import write_release
+
+        environment = self.folder.environment()
+        try:
+            return write_release(
+                self.folder.path,
+                cases=self.cases(),
+                verdicts=verdicts,
+                recipe=self.recipe,
+                environments={digest(environment): environment} if environment else {},
+            )
+        except PublishError as error:
+            raise UsageError(f"{self.folder.path}: {error}; `opsgen run` samples more") from error
+
     def cases(self) -> list[Case]:
         """Return every task with its evidence."""
         return join_cases(self.tasks(), self._attempts, self.folder.environment())
@@ -168,17 +194,38 @@ class Stages:
         attempts = forgive(self._attempts[: self._num_known]) + self._attempts[self._num_known :]
         return join_cases(self.tasks(), attempts, self.folder.environment())
 
-    def _fleet(self) -> Fleet:
-        assert self.fleet is not None, "this stage needs a fleet"
-        return self.fleet
-
-    def _attempt(self, stage: str, requests: list[tuple[str, Request]]) -> None:
+    def _attempt(
+        self, stage: str, requests: list[tuple[str, ProbeRequest | MeasureRequest]]
+    ) -> None:
+        """Send requests through the fleet and show what becomes of them."""
         if not requests:
             return
+        assert self.fleet is not None, "this stage needs a fleet"
+        tasks = {key: request.task for key, request in requests}
+        ledger = Ledger(self._attempts)
         with Journal(self.folder.journal_path) as journal, Progress(len(requests), stage) as bar:
-            for attempt in self._fleet().run(requests, journal, self._attempts):
+            for attempt in self.fleet.run(requests, journal, self._attempts):
                 self._attempts.append(attempt)
-                bar.update(attempt)
+                if ledger.add(attempt):
+                    bar.update(self._label(tasks[attempt.key], attempt), hold_s=_hold_s(attempt))
+
+    def _label(self, task: Task, attempt: Attempt) -> str:
+        """Say in a word what an attempt means for its task."""
+        if attempt.fault:
+            return attempt.fault.reason
+        case = join_cases([task], self._attempts_at(task), self.folder.environment())[0]
+        verdict = judge(case, self.recipe)
+        return "ok" if verdict.status is not Status.REJECTED else str(verdict.reason)
+
+    def _attempts_at(self, task: Task) -> list[Attempt]:
+        return [a for a in self._attempts if a.key.partition("@")[0] == task.task_id]
+
+
+def _hold_s(attempt: Attempt) -> float:
+    evidence = attempt.evidence
+    return (
+        evidence.lease.hold_s if isinstance(evidence, MeasureEvidence) and evidence.lease else 0.0
+    )
 
 
 def check_machine(fleet: Fleet, device: str) -> Environment:
