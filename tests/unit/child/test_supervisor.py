@@ -252,14 +252,19 @@ def test_closing_from_another_thread_ends_a_job(tmp_path: Path) -> None:
     assert fault.reason == "worker_lost"
 
 
-def test_a_child_dies_with_its_supervisor() -> None:
+def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
     code = (
         "from opsgen.child import *; from opsgen.records import *\n"
         "child = Child(ChildConfig())\n"
         "print(child.run(NoopRequest(key='k')).pid, flush=True)\n"
         "child.run(NoopRequest(key='k', behaviour='gil_sleep'))"
     )
-    supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     assert supervisor.stdout is not None
     pid = int(supervisor.stdout.readline())
     process = psutil.Process(pid)
