@@ -67,7 +67,7 @@ class Dim(int):
         if isinstance(other, Dim):
             if self.terms == other.terms and self.const == other.const:
                 return 1
-            return Dim(value, ((f"{_factor(self)} // {_factor(other)}", 1),))
+            return Dim(value, ((f"{_factor(self)} // {_divisor(other)}", 1),))
         # Whole multiples leave the division exactly, also when it floors.
         whole = tuple((atom, factor // other) for atom, factor in self.terms if not factor % other)
         rest = tuple((atom, factor) for atom, factor in self.terms if factor % other)
@@ -102,6 +102,13 @@ def _simplest(value: int, terms: tuple[tuple[str, int], ...], const: int) -> int
 
 def _wrapped(text: str) -> str:
     return f"({text})" if "//" in text else text
+
+
+def _divisor(dim: Dim) -> str:
+    # `a // b * c` divides by b alone.
+    factor = _factor(dim)
+    is_product = factor == dim.expression and " * " in factor
+    return f"({factor})" if is_product else factor
 
 
 def _factor(dim: Dim) -> str:

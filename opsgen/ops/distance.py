@@ -71,6 +71,7 @@ OPS = (
         defaults={"p": 2.0},
         out=lambda ins, attrs: (*ins[0][:-1], attrs["num_others"]),
         flops=lambda ins, attrs, out: 3 * prod(out) * ins[0][-1],
+        is_full_precision=True,
         range=NONNEGATIVE,
     ),
     Op(
@@ -84,6 +85,7 @@ OPS = (
         defaults={"p": 2.0},
         terms=_last_terms,
         flops=lambda ins, attrs, out: 3 * prod(out) * ins[0][-1],
+        is_full_precision=True,
         range=NONNEGATIVE,
         props=frozenset({"even", "shift_invariant"}),
         folds=lambda ins, attrs: (0,),

@@ -31,7 +31,7 @@ DRAWS: dict[str, InputDraw] = {
     "positive": InputDraw("torch.rand({shape}{dtype}) + 0.5", Interval(0.5, 1.5)),
     "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
     "negative": InputDraw("torch.rand({shape}{dtype}) * -4.0 - 0.1", Interval(-4.1, -0.1)),
-    "sign": InputDraw("torch.randint(0, 2, ({shape},){dtype}) * 2 - 1", SIGNED_UNIT),
+    "sign": InputDraw("torch.rand({shape}{dtype}).round() * 2 - 1", SIGNED_UNIT),
     "index": InputDraw("torch.randint(0, {high}, ({shape},))", REAL, "int64"),
     "mask": InputDraw("torch.rand({shape}) > 0.5", UNIT, "bool"),
 }

@@ -203,6 +203,7 @@ class Op:
         high: Exclusive upper bound of an index input.
         out_dtype: `float`, `int64` or `bool`; only `float` outputs are read by further ops.
         is_deterministic: Bitwise repeatable on a GPU.
+        is_full_precision: Some device lacks its kernel below float32.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Op:
     high: Callable[[Shapes, Attrs], int] | None = None
     out_dtype: str = "float"
     is_deterministic: bool = True
+    is_full_precision: bool = False
 
     @property
     def has_operands(self) -> bool:

@@ -25,12 +25,14 @@ from opsgen.ops.intervals import (
 )
 
 _REDUCTIONS = ("mean", "mean", "sum", "none")
+# torch warns that `mean` will come to mean `batchmean` here.
+_KL_REDUCTIONS = ("batchmean", "batchmean", "sum", "none")
 
 Operands = Callable[[Draw, Shapes, Attrs], tuple[Operand, ...]]
 
 
 def _choose(**choices: tuple[Any, ...]) -> Callable[[Draw, Shapes], Attrs | None]:
-    return lambda draw, ins: draw.pick(reduction=_REDUCTIONS, **choices)
+    return lambda draw, ins: draw.pick(**{"reduction": _REDUCTIONS, **choices})
 
 
 def _target(domain: Interval = REAL) -> Operands:
@@ -155,8 +157,9 @@ _ELEMENTWISE = (
         "kl_div",
         domain=NONPOSITIVE,
         operands=_target(UNIT),
-        # log of a target far below the prediction's makes single terms negative.
-        range=Interval(-math.inf, math.inf),
+        attrs=_choose(reduction=_KL_REDUCTIONS),
+        # Where the prediction lies above the target, single terms are negative.
+        range=REAL,
         passes=4.0,
     ),
     _loss(
@@ -165,7 +168,7 @@ _ELEMENTWISE = (
         "kl_div",
         domain=NONPOSITIVE,
         operands=_target(NONPOSITIVE),
-        attrs=_choose(log_target=(True,)),
+        attrs=_choose(reduction=_KL_REDUCTIONS, log_target=(True,)),
         defaults={"log_target": False},
         range=REAL,
         passes=4.0,
@@ -315,6 +318,7 @@ _CLASSES = (
         out=_class_out,
         terms=_class_terms,
         folds=lambda ins, attrs: (1,),
+        is_full_precision=True,
         props=frozenset({"shift_invariant"}),
     ),
 )

@@ -236,7 +236,7 @@ _EXPONENTIALS = (
     ),
     _special("entr", domain=NONNEGATIVE, range=Interval(-math.inf, 0.37)),
     _special("ndtr", range=UNIT, props=_INCREASING),
-    _special("log_ndtr", range=NONPOSITIVE, props=_INCREASING),
+    _special("log_ndtr", range=NONPOSITIVE, props=_INCREASING, is_full_precision=True),
     _math("erf", range=SIGNED_UNIT, props=_INCREASING | _ODD, undoes=("erfinv",)),
     _math("erfc", range=Interval(0.0, 2.0)),
     _math("erfinv", domain=OPEN_SIGNED_UNIT, props=_INCREASING | _ODD, undoes=("erf",)),
@@ -244,8 +244,8 @@ _EXPONENTIALS = (
     _math("digamma", domain=AWAY_FROM_ZERO, range=Interval(-11.0, math.inf), props=_INCREASING),
     _special("i0e", range=UNIT, props=_EVEN),
     _special("i1e", range=Interval(-0.3, 0.3), props=_ODD),
-    _special("bessel_j0", range=NEAR_SIGNED_UNIT, props=_EVEN),
-    _special("bessel_j1", range=Interval(-0.6, 0.6), props=_ODD),
+    _special("bessel_j0", range=NEAR_SIGNED_UNIT, props=_EVEN, is_full_precision=True),
+    _special("bessel_j1", range=Interval(-0.6, 0.6), props=_ODD, is_full_precision=True),
 )
 
 _TRIGONOMETRY = (

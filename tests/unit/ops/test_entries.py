@@ -95,7 +95,8 @@ def test_attributes_replay_on_other_sizes(name: str, seed: int, other: int) -> N
     assert case.op.attrs(ReplayDraw(attrs), ins[:1]) == attrs
     sizes = [2 + (other * (k + 3)) % 13 for k in range(5)]
     again = make_case(Spec(name, seed), dims=sizes)
-    assume(again is not None and len(again.ins[0]) == len(ins[0]))
+    if again is None or len(again.ins[0]) != len(ins[0]):
+        return
     replayed = case.op.attrs(ReplayDraw(attrs), again.plain()[0][:1])
     if replayed is None:
         return
@@ -162,6 +163,19 @@ def test_nothing_random_or_data_dependent_is_dispatched(name: str) -> None:
         with _Tags() as tags:
             runner(*tensors)
         assert not tags.found, runner.source
+
+
+@every_op
+def test_bfloat16_runs_unless_the_entry_says_otherwise(name: str) -> None:
+    case = next(filter(None, (make_case(Spec(name, seed)) for seed in range(100))))
+    if case.op.is_full_precision or case.op.out_dtype != "float":
+        return
+    tensors = [t.bfloat16() if t.is_floating_point() else t for t in draws(case)]
+    for spelling in case.op.spellings:
+        runner = Runner(case, spelling)
+        if runner.module is not None:
+            runner.module.bfloat16()
+        assert runner(*tensors).dtype == torch.bfloat16, runner.source
 
 
 @every_op

@@ -124,6 +124,7 @@ def test_draws_keep_to_their_range(name: str) -> None:
     with torch.random.fork_rng():
         values = eval(draw.source.format(shape="10000", dtype=""), {"torch": torch})
     assert values.shape == (10000,)
+    assert values.dtype == torch.float32
     assert draw.range.low <= values.min().item()
     assert values.max().item() <= draw.range.high
     assert draw.range.low < values.min().item() or not draw.range.open_low
