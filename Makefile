@@ -24,7 +24,6 @@ check: $(READY) lint types
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pydoclint --quiet opsgen
 	$(BIN)/codespell opsgen tests pipelines data README.md Makefile
 
 types: $(READY)

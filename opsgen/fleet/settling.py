@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from opsgen.admit import final_fault
 from opsgen.errors import reason_for
 from opsgen.records import Attempt, Evidence, Fault
 
@@ -47,10 +48,7 @@ class Settled:
 def settle(attempts: Sequence[Attempt]) -> Settled | None:
     """Decide what the attempts at one job and key amount to; None asks for another.
 
-    The retries of a reason are those of `opsgen.errors.REASONS`. Faults that are
-    charged to the task confirm each other: a crash after a timeout needs no
-    third try. Faults of the machine count per reason, so none of them can use
-    up the retry that a crash is owed.
+    Evidence outweighs any fault; which fault is final `opsgen.admit.final_fault` says.
     """
     if not attempts:
         return None
@@ -58,12 +56,7 @@ def settle(attempts: Sequence[Attempt]) -> Settled | None:
         if attempt.evidence is not None:
             return Settled(attempt=attempt, num_attempts=len(attempts))
     faults = [attempt.fault for attempt in attempts if attempt.fault is not None]
-    last = reason_for(faults[-1].reason)
-    num_alike = sum(
-        reason.name == last.name or reason.verdict == last.verdict == "rejected"
-        for reason in (reason_for(fault.reason) for fault in faults)
-    )
-    if num_alike <= last.num_retries:
+    if final_fault(faults) is None:
         return None
     return Settled(attempt=attempts[-1], num_attempts=len(attempts))
 

@@ -169,7 +169,11 @@ def _check_values(recipe: Recipe, where: str) -> None:
             "has a negative count",
         ),
         (sum(recipe.release.split.values()) > 0, "release.split", "adds up to nothing"),
-        (recipe.measure.modes[:1] == ("eager",), "measure.modes", "starts with eager"),
+        (
+            sorted(recipe.measure.modes) == ["compile", "eager"],
+            "measure.modes",
+            "holds eager and compile",
+        ),
     )
     for holds, key, message in checks:
         if not holds:

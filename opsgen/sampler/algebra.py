@@ -60,100 +60,98 @@ def _repeated(first: Applied, second: Applied) -> str | None:
     return None
 
 
-# Function and inverse on the values that the pair meets, in both orders where both are exact.
-_INVERSES = {
-    ("exp", "log"),
-    ("log", "exp"),
-    ("expm1", "log1p"),
-    ("log1p", "expm1"),
-    ("tanh", "atanh"),
-    ("atanh", "tanh"),
-    ("sigmoid", "logit"),
-    ("logit", "sigmoid"),
-    ("sinh", "asinh"),
-    ("asinh", "sinh"),
-    ("sqrt", "square"),
-    ("sin", "asin"),
-    ("asin", "sin"),
-    ("tan", "atan"),
-    ("atan", "tan"),
-    ("acos", "cos"),
-    ("exp2", "log2"),
-    ("log2", "exp2"),
-    ("softmax", "log"),
-    ("log_softmax", "exp"),
-    ("erf", "erfinv"),
-    ("erfinv", "erf"),
-}
-
-
-def _inverse(first: Applied, second: Applied) -> str | None:
-    if (first.op.name, second.op.name) in _INVERSES:
-        return f"{second.op.name} undoes or renames {first.op.name}"
+def _undone(first: Applied, second: Applied) -> str | None:
+    if first.op.name in second.op.undoes:
+        shared = first.attrs.keys() & second.attrs.keys()
+        if all(first.attrs[key] == second.attrs[key] for key in shared):
+            return f"{second.op.name} undoes {first.op.name}"
+    if (first.op.name, second.op.name) in _RENAMES:
+        return f"{second.op.name} after {first.op.name} is one op of another name"
     if first.op.name == "neg" and "even" in second.op.props:
         return f"{second.op.name} does not see the sign"
     return None
+
+
+# Pairs that amount to a single op, from an exhaustive comparison of unary pairs.
+_RENAMES = {("softmax", "log"), ("log_softmax", "exp"), ("exp", "log1p"), ("square", "sqrt")}
 
 
 def _absorbed(first: Applied, second: Applied) -> str | None:
     for act, blind in (("shift", "shift_invariant"), ("scale", "scale_invariant")):
         if act in first.op.props and blind in second.op.props:
             return f"{second.op.name} absorbs {first.op.name}"
-    return None
-
-
-def folded_dims(applied: Applied) -> frozenset[int] | None:
-    """Return the dims that an op folds or normalises, or None where they are not declared."""
-    rank = len(applied.shape)
-    dim = applied.attrs.get("dim")
-    if dim is not None:
-        dims = dim if isinstance(dim, tuple) else (dim,)
-        return frozenset(d % rank for d in dims)
-    if applied.op.name.startswith("instance_norm"):
-        return frozenset(range(2, rank))
-    return None
-
-
-def _bias_absorbed(first: Applied, second: Applied) -> str | None:
     # A bias is constant along every dim but its own, so whatever is blind to shifts there
     # never sees it: the bias would be a dead parameter.
-    if not first.attrs.get("bias") or "shift_invariant" not in second.op.props:
-        return None
-    dims = folded_dims(second)
-    if dims is None:
-        return None
-    own = 1 if first.op.kind is Kind.CONVOLUTION else len(second.shape) - 1
-    return None if own in dims else f"{second.op.name} absorbs the bias of {first.op.name}"
-
-
-def _order_only(first: Applied, second: Applied) -> str | None:
-    if "order_only" in second.op.props and "increasing" in first.op.props:
-        return f"{second.op.name} sees only the order, which {first.op.name} keeps"
+    if first.attrs.get("bias") and "shift_invariant" in second.op.props:
+        own = 1 if first.op.kind is Kind.CONVOLUTION else len(second.shape) - 1
+        if own not in _dims(second):
+            return f"{second.op.name} absorbs the bias of {first.op.name}"
     return None
 
 
-def _constant_fold(first: Applied, second: Applied) -> str | None:
-    if second.op.kind is not Kind.REDUCTION:
-        return None
-    folded, seen = folded_dims(second), folded_dims(first)
-    if folded is None or folded != seen:
-        return None
-    if second.op.name in ("sum", "mean"):
-        for prop in ("sums_to_one", "zero_mean"):
-            if prop in first.op.props:
-                return f"{second.op.name} of {first.op.name} over one dim is constant"
-    if first.op.kind is Kind.SORT and first.op.out_dtype == "float":
-        return f"{second.op.name} does not see the order that {first.op.name} makes"
-    if first.op.name in ("flip", "roll"):
+def _unordered(first: Applied, second: Applied) -> str | None:
+    if "order_only" in second.op.props:
+        if "increasing" in first.op.props:
+            return f"{second.op.name} sees only the order, which {first.op.name} keeps"
+        if "keeps_order" in first.op.props and _dims(first) == _dims(second):
+            return f"{second.op.name} sees only the order, which {first.op.name} keeps"
+    moves = first.op.props & {"permutes", "keeps_order"} and first.op.kind in _MOVING
+    if moves and "symmetric" in second.op.props and _dims(first) <= _dims(second):
         return f"{second.op.name} does not see the order that {first.op.name} makes"
     return None
+
+
+_MOVING = (Kind.LAYOUT, Kind.SORT)
+
+# What a fold over the same dims makes of an output that is standardised there.
+_CONSTANTS = {
+    "sums_to_one": ("sum", "mean"),
+    "zero_mean": ("sum", "mean"),
+    "unit_variance": ("var", "std"),
+    "unit_norm": ("norm",),
+}
+
+
+def _constant(first: Applied, second: Applied) -> str | None:
+    is_affine = first.attrs.get("affine") or first.attrs.get("elementwise_affine")
+    if is_affine or _dims(first) != _dims(second):
+        return None
+    for prop, folds in _CONSTANTS.items():
+        if prop in first.op.props and second.op.name in folds:
+            return f"{second.op.name} of {first.op.name} over the same dims is constant"
+    return None
+
+
+def _unjudgeable(first: Applied, second: Applied) -> str | None:
+    if "jumps" in second.op.props and first.op.kind in _ROUNDING:
+        return f"{second.op.name} jumps on the rounding errors of {first.op.name}"
+    return None
+
+
+# Kinds whose results depend on the order of additions, so that no two kernels agree to the bit.
+_ROUNDING = (
+    Kind.MATMUL,
+    Kind.CONVOLUTION,
+    Kind.NORMALIZATION,
+    Kind.REDUCTION,
+    Kind.SOFTMAX,
+    Kind.SCAN,
+    Kind.ATTENTION,
+    Kind.DISTANCE,
+    Kind.LOSS,
+)
+
+
+def _dims(applied: Applied) -> frozenset[int]:
+    """Return the dims that an op's properties speak of."""
+    return frozenset(applied.op.folds((applied.shape,), applied.attrs))
 
 
 _RULES: tuple[Callable[[Applied, Applied], str | None], ...] = (
     _repeated,
-    _inverse,
+    _undone,
     _absorbed,
-    _bias_absorbed,
-    _order_only,
-    _constant_fold,
+    _unordered,
+    _constant,
+    _unjudgeable,
 )

@@ -82,7 +82,7 @@ def predict_ms(graph: Graph, resolution: Resolution, calibration: Calibration) -
     total = 0.0
     for node in resolution.nodes:
         op, kind = node.op, node.op.kind.value
-        read = op.passes * sum([prod(shape) for shape in node.ins])
+        read = op.passes * sum(prod(shape) for shape in node.ins)
         moved = item * (read + prod(node.out) + op.params(node.ins, node.attrs))
         flops = op.flops(node.ins, node.attrs, node.out)
         total += calibration.launch_ms + max(

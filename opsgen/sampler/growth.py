@@ -164,6 +164,8 @@ def _draw_for(draft: _Draft, operand: Operand) -> tuple[str, str]:
 def _apply(draft: _Draft, op: Op, current: int) -> int:
     value = draft.values[current]
     _check_edge(op, value)
+    if op.is_full_precision and draft.dtype != "float32":
+        raise SampleError(f"dtype: {op.name} has no {draft.dtype} kernel everywhere")
     attrs = op.attrs(draft.draw, (value.shape,))
     operands = None if attrs is None else op.operands(draft.draw, (value.shape,), attrs)
     if attrs is None or operands is None:

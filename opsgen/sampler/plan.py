@@ -15,6 +15,7 @@ from functools import lru_cache
 from math import exp, log
 
 from opsgen.errors import SampleError, UsageError
+from opsgen.ops import CATALOGUE
 from opsgen.recipe import SampleConfig
 from opsgen.records import Estimate, Graph, Workload
 from opsgen.sampler.cost import Calibration, estimate, load_calibration
@@ -84,7 +85,7 @@ class Plan:
             UsageError: The class is not of the form `torch#k`.
         """
         sequence = self.sequence(data_source, number)
-        dtype = self._dtype(number)
+        dtype = self._dtype(number, sequence)
         tries: list[str] = []
         for attempt in range(_NUM_TRIES):
             rng = self._rng(data_source, number, attempt)
@@ -107,14 +108,20 @@ class Plan:
         key = f"{self.seed}:{data_source}:{is_dag}:{cycle}"
         return table.sequence(permute(place, table.size, key))
 
-    def _dtype(self, number: int) -> str:
-        """Spread dtypes evenly over the lines: a golden-ratio sequence against their shares."""
-        position = (number * _GOLDEN) % 1.0 * sum(self.config.dtypes.values())
-        for dtype, share in self.config.dtypes.items():
+    def _dtype(self, number: int, sequence: tuple[str, ...]) -> str:
+        """Spread dtypes evenly over the lines: a golden-ratio sequence against their shares.
+
+        A line whose ops lack half-precision kernels falls back to float32 if the recipe has it.
+        """
+        shares = self.config.dtypes
+        if "float32" in shares and any(CATALOGUE[name].is_full_precision for name in sequence):
+            return "float32"
+        position = (number * _GOLDEN) % 1.0 * sum(shares.values())
+        for dtype, share in shares.items():
             position -= share
             if position < 0:
                 return dtype
-        return next(iter(self.config.dtypes))
+        return next(iter(shares))
 
     def _rng(self, data_source: str, number: int, attempt: int) -> random.Random:
         text = f"{self.seed}:{data_source}:{number}:{attempt}".encode()
