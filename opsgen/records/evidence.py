@@ -55,7 +55,7 @@ class LazyAnswer(Record, frozen=True, kw_only=True):
     name: str
     """Which answer, such as `zeros` or `replay`."""
     margin: float
-    """Largest multiple of the tolerance at which at least 5 % of elements still fail."""
+    """Largest multiple of the tolerance at which 5 % of a leaf's elements fail; exact leaves: inf or 0."""
     passes_1e_2: bool
     """Every element is within 1e-2 absolute plus 1e-2 relative, as other harnesses ask."""
 
@@ -64,11 +64,11 @@ class Effect(Record, frozen=True, kw_only=True):
     """What a change to one part of the task does to its output."""
 
     subject: str
-    """The part: `node 1 (relu)`, `input x` or `parameter linear.weight`."""
+    """The part: `node 1 (relu)`, `input x`, `parameter linear.weight` or `buffer bn.running_var`."""
     change: str
     """`deleted`, `frozen` at another draw's value, or `redrawn`."""
     margin: float
-    """Largest scaled error that the change causes, as a multiple of the tolerance."""
+    """Error of the changed output in units of what a comparison bears: at most 1 passes as equal."""
 
 
 class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):

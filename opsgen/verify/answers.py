@@ -132,6 +132,8 @@ class _LeafJudge:
 
 
 def _judge(name: str, judges: list[_LeafJudge], leaves: Leaves) -> LazyAnswer:
+    if [real_view(leaf).shape for leaf in leaves] != [judge.leaf.shape for judge in judges]:
+        return LazyAnswer(name=name, margin=math.inf, passes_1e_2=False)
     pairs = [(j, real_view(leaf)) for j, leaf in zip(judges, leaves, strict=True)]
     return LazyAnswer(
         name=name,

@@ -126,3 +126,10 @@ def test_state_is_restored_after_other_weights(build):
     names = [name for name, _ in lazy_answers(reference, inputs, outputs, outputs, (1, 2))]
     assert names[-1] == "other_weights"
     assert equal_bits(reference.state.tensors, before)
+
+
+def test_answers_of_another_shape_fail(build):
+    reference = build("return x[x > 0]", "torch.randn(8, 8)")
+    answers = judged(reference)
+    assert answers["replay"].margin == math.inf
+    assert not answers["replay"].passes_1e_2
