@@ -9,6 +9,7 @@ another compile.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,7 +86,12 @@ class GatedCompile:
         from torch._inductor.compile_fx import compile_fx
 
         self._num_compiles += 1
-        inner: Any = compile_fx(graph, example_inputs)
+        limit = sys.getrecursionlimit()
+        try:
+            inner: Any = compile_fx(graph, example_inputs)
+        finally:
+            # Inductor raises it for every compile; a job must leave its process as it was.
+            sys.setrecursionlimit(limit)
 
         def gate(*args: Any) -> Any:
             if not self._is_open:

@@ -1,5 +1,7 @@
 """The gate: compiling launches nothing, and the first real call compiles nothing."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -68,11 +70,13 @@ def test_compiles_on_freed_tensors_and_runs_later_without_a_recompile():
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
-def test_a_second_task_starts_from_zero():
+def test_a_second_task_starts_from_zero_and_leaves_the_process_as_it_was():
+    limit = sys.getrecursionlimit()
     for _ in range(2):
         reset_compiler()
         facts = GatedCompile(nn.ReLU()).compile((torch.randn(4),))
         assert (facts.num_graphs, facts.num_generated_kernels) == (1, 1)
+        assert sys.getrecursionlimit() == limit
 
 
 def test_a_graph_break_is_an_error():
