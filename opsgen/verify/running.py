@@ -6,7 +6,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from opsgen.child.faults import message_of, reason_of
+from opsgen.child import reason_of
+from opsgen.child.faults import message_of
 from opsgen.errors import TaskError
 from opsgen.records import Failure
 
