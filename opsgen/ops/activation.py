@@ -46,6 +46,13 @@ def _of_exponential(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:
     return ranges[0].image(lambda value: _exponential(value, attrs["alpha"]))
 
 
+def _of_continuous_exponential(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:
+    alpha = attrs["alpha"]
+    return ranges[0].image(
+        lambda value: alpha * _exponential(value / alpha, 1.0) if value < 0 else value
+    )
+
+
 def _leaky_range(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:
     return ranges[0].image(lambda value: max(value, value * attrs["negative_slope"]))
 
@@ -121,7 +128,7 @@ OPS = (
         "torch.celu({x}{...})",
         attrs=lambda draw, ins: draw.pick(alpha=(0.5, 2.0, 1.5)),
         defaults={"alpha": 1.0},
-        range=lambda ranges, attrs: ranges[0].image(lambda value: max(value, -attrs["alpha"])),
+        range=_of_continuous_exponential,
         fixes=NONNEGATIVE,
         props=_INCREASING,
     ),

@@ -128,7 +128,12 @@ _ALGEBRA = (
         range=lambda ranges, attrs: ranges[0].image(lambda value: value ** attrs["exponent"]),
         props=_INCREASING,
     ),
-    _math("reciprocal", domain=AWAY_FROM_ZERO, range=_reciprocal_range),
+    _math(
+        "reciprocal",
+        domain=AWAY_FROM_ZERO,
+        range=_reciprocal_range,
+        props=frozenset({"involution"}),
+    ),
     _math(
         "clamp",
         "torch.clamp({x}, min={min}, max={max})",

@@ -46,7 +46,8 @@ def _rounded(draw: Draw, ins: Shapes, attrs: Attrs) -> Attrs | None:
 
 def _max_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
     attrs, more = _window_attrs(draw, ins), draw.pick(dilation=(1, 1, 1, 2))
-    if attrs is None or more is None:
+    # A window that steps over a shorter input would see padding only, whose maximum is -inf.
+    if attrs is None or more is None or min(_space(ins[0])) < more["dilation"]:
         return None
     return _rounded(draw, ins, {**attrs, **more})
 

@@ -27,7 +27,7 @@ class Spec:
     seed: int
 
 
-class _SmallDraw(RandomDraw):
+class SmallDraw(RandomDraw):
     """Any multiple is a legal size, so new ones are drawn tiny and odd."""
 
     def size(self, name: str, choices: Sequence[int], multiple_of: int = 1) -> Attrs | None:
@@ -66,7 +66,7 @@ def make_case(spec: Spec, dims: Sequence[int] = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16)
     """Apply an op to a random small shape; None where it has no attributes for it."""
     rng = random.Random(spec.seed)
     op = CATALOGUE[spec.name]
-    draw = _SmallDraw(rng)
+    draw = SmallDraw(rng)
     shape = tuple(
         draw.name_size(f"d{index}", rng.choice((2, 3) if index == 0 else dims))
         for index in range(rng.choice(op.ranks))

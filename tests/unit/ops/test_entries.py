@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from op_cases import Case, Runner, Spec, inputs, is_within, make_case
+from op_cases import Case, Runner, Spec, clipped, inputs, is_within, make_case
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -24,6 +24,8 @@ _CONTRACTIONS = [
 ]
 # The catalogue is wide: few examples for each entry, more under the larger profiles.
 few = settings(max_examples=max(3, settings.default.max_examples // 6))
+# Bounds that float32 holds exactly: at a bound some slopes are infinite.
+sixteenths = st.integers(0, 16).map(lambda count: count / 16)
 seeds = st.integers(min_value=0, max_value=2**32)
 every_op = pytest.mark.parametrize("name", CATALOGUE)
 
@@ -83,6 +85,25 @@ def test_values_are_finite_in_range_and_equal_in_all_spellings(name: str, seed: 
             assert torch.allclose(out, first, rtol=1e-4, atol=1e-5), runner.source
     for tensor, kept in zip(tensors, before, strict=True):
         assert torch.equal(tensor, kept), f"{name} changes its input"
+
+
+@pytest.mark.parametrize("name", [op.name for op in CATALOGUE.values() if op.in_dtype == "float"])
+@few
+@given(seed=seeds, low=sixteenths, high=sixteenths)
+def test_narrower_inputs_stay_in_the_narrower_range(
+    name: str, seed: int, low: float, high: float
+) -> None:
+    """What one op returns is narrower than the next one's domain: its image must hold too."""
+    case = case_of(name, seed)
+    if callable(case.op.range) and case.op.out_dtype == "float":
+        whole = clipped(case.op.domain, 8.0)
+        start, end = sorted(whole.low + share * (whole.high - whole.low) for share in (low, high))
+        first = torch.rand(case.plain()[0][0], generator=torch.Generator().manual_seed(seed))
+        out = Runner(case, case.op.spellings[0])(
+            (first * (end - start) + start).clamp(start, end), *draws(case)[1:]
+        )
+        ranges = (Interval(start, end), *case.ranges()[1:])
+        assert is_within(out, case.op.range(ranges, case.plain()[1]))
 
 
 @every_op
