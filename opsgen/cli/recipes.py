@@ -184,8 +184,9 @@ def _print_outcome(outcome: Outcome, recipe: Path) -> None:
     out.print(f"\nrelease: {outcome.release}    ({outcome.wall_s:.0f} s)\n")
     example = admitted[0].task_id if admitted else "TASK"
     out.print("Next:")
-    out.print(f"  opsgen show {example}")
-    out.print(f"  opsgen admit {recipe} --set admit.trivial_margin=100")
-    out.print(
-        f"  python -c \"import datasets; print(datasets.load_dataset('{outcome.release}', 'tasks'))\""
-    )
+    for command in (
+        f"opsgen show {example}",
+        f"opsgen admit {recipe} --set admit.trivial_margin=100",
+        f"""python -c "import datasets; print(datasets.load_dataset('{outcome.release}', 'tasks'))\"""",
+    ):
+        out.print(f"  {command}", soft_wrap=True)

@@ -37,6 +37,7 @@ class Progress:
         self._total = total
         self._num_devices = num_devices
         self._hold_s = 0.0
+        self._num_printed: int | None = None
         self._begin_s = self._line_s = time.monotonic()
         self._console = console or Console(stderr=True, highlight=False)
         self._bar = bars.Progress(
@@ -115,7 +116,9 @@ class Progress:
 
     def _print_line(self) -> None:
         self._line_s = time.monotonic()
-        self._console.print(self.line(), soft_wrap=True, markup=False)
+        if self.num_done != self._num_printed:
+            self._num_printed = self.num_done
+            self._console.print(self.line(), soft_wrap=True, markup=False)
 
 
 def _duration(seconds: float) -> str:

@@ -120,11 +120,14 @@ def _child(settings: Settings) -> Child:
 def _child_config(settings: Settings) -> ChildConfig:
     worker = get_worker()
     device_id, num_devices = _device(settings.device, str(worker.name))
-    num_children = worker.state.nthreads * num_devices
+    num_cores = len(os.sched_getaffinity(0))
+    # One thread on a CPU whatever the number of children: timings must not depend on it.
+    is_gpu = settings.device != "cpu"
+    num_threads = max(1, num_cores // (worker.state.nthreads * num_devices)) if is_gpu else 1
     return ChildConfig(
         device=settings.device,
         device_id=device_id,
-        num_threads=max(1, len(os.sched_getaffinity(0)) // num_children),
+        num_threads=num_threads,
         fleet=settings.fleet,
         work_dir=settings.work_dir,
     )

@@ -275,15 +275,6 @@ OPS = (
     _triangle("tril"),
     _triangle("triu"),
     _layout(
-        "diag_embed",
-        "torch.diag_embed({x})",
-        "{x}.diag_embed()",
-        ranks=(2, 3),
-        out=lambda ins, attrs: (*ins[0], ins[0][-1]),
-        range=of_first_with_zero,
-        props=frozenset({"odd"}),
-    ),
-    _layout(
         "cat",
         "torch.cat([{x}, {y}], dim={dim})",
         "torch.concat([{x}, {y}], dim={dim})",

@@ -152,6 +152,8 @@ def _add_input(draft: _Draft, operand: Operand) -> int:
 
 
 def _draw_for(draft: _Draft, operand: Operand) -> tuple[str, str]:
+    if operand.draw is not None:
+        return operand.draw, draft.dtype
     if operand.dtype != "float":
         return ("mask", "bool") if operand.dtype == "bool" else ("index", "int64")
     names = draws_within(operand.domain)
@@ -205,6 +207,7 @@ def _operand(draft: _Draft, operand: Operand, current: int) -> int:
         index
         for index, value in enumerate(draft.values)
         if operand.can_join
+        and operand.draw is None
         and index != current
         and value.dtype == operand.dtype == "float"
         and value.interval.within(operand.domain)

@@ -1,6 +1,6 @@
 """The table of legal op sequences, enumerated without being written out.
 
-Which op may follow which is decided once from a few sampled applications of
+Ops that are not repeatable on a GPU are left out. Which op may follow which is decided once from a few sampled applications of
 each entry (ranks, numeric ranges, triviality). Sequences of `k` ops are paths
 in that relation: counting them by dynamic programming allows to number all
 of them and to name the n-th without listing the others.
@@ -114,7 +114,7 @@ def _starts(with_operands: bool) -> tuple[_State, ...]:
     return tuple(
         (name, _ranks_in(name))
         for name, op in CATALOGUE.items()
-        if (with_operands or not op.has_operands) and _ranks_in(name)
+        if (with_operands or not op.has_operands) and op.is_deterministic and _ranks_in(name)
     )
 
 

@@ -168,4 +168,8 @@ def _axis_mean(leaf: Tensor, axis: int) -> Tensor:
 
 
 def _mean_of(tensor: Tensor) -> Tensor:
-    return tensor if is_exact(tensor) else tensor.mean().expand(tensor.shape).clone()
+    if not tensor.numel():
+        return tensor
+    # A rounded mean lies between smallest and largest: as legal an index as any that was drawn.
+    mean = tensor.double().mean().round() if is_exact(tensor) else tensor.mean()
+    return mean.to(tensor.dtype).expand(tensor.shape).clone()

@@ -33,6 +33,19 @@ def test_honest_work_refuses_every_answer(build):
     assert not any(answer.passes_1e_2 for answer in answers.values())
 
 
+@pytest.mark.parametrize("seq_len", [1, 16])
+def test_index_inputs_have_a_mean_that_is_no_copy_of_them(build, seq_len):
+    answers = judged(
+        build(
+            "return self.table(x).tanh()",
+            f"torch.randint(0, 100, (32, {seq_len}))",
+            init="self.table = nn.Embedding(100, 24)",
+        )
+    )
+    assert answers["mean_inputs"].margin > 1000
+    assert min(answer.margin for answer in answers.values()) > 1000
+
+
 PLANTED = [
     ("return x.abs().mean(1) * 0 + 0.5", "torch.randn(64, 64)", "zeros", False),
     ("return torch.sigmoid(x) - torch.sigmoid(x)", "torch.randn(64, 64)", "zeros", True),
