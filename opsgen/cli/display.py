@@ -94,22 +94,16 @@ def _measured(evidence: MeasureEvidence) -> list[str]:
     return lines
 
 
-def changes_table(changes: Iterable[Change]) -> Table:
-    """Return which tasks changed verdict, and why."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("task", "class", "line", "before", "now", "witness"):
-        table.add_column(name, overflow="fold")
+def changes_text(changes: Iterable[Change]) -> Text:
+    """Return which tasks changed verdict, and why, two lines each."""
+    text = Text()
     for change in changes:
         before = change.old_status.value if change.old_status else "not judged"
-        table.add_row(
-            change.task_id,
-            change.data_source,
-            str(change.line),
-            _joined(before, change.old_reason),
-            Text(_joined(change.new_status.value, change.new_reason), _STYLES[change.new_status]),
-            change.witness or "",
-        )
-    return table
+        now = _joined(change.new_status.value, change.new_reason)
+        text.append(f"{change.task_id}  {_joined(before, change.old_reason)} -> ")
+        text.append(f"{now}\n", _STYLES[change.new_status])
+        text.append(f"    {change.witness}\n" if change.witness else "", "dim")
+    return text
 
 
 def _joined(status: str, reason: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import typer
 from opsgen.admit import compare, funnel, select
 from opsgen.cli.display import (
     certificate,
-    changes_table,
+    changes_text,
     class_table,
     console,
     funnel_table,
@@ -115,7 +116,7 @@ def admit(
             out.print("\nNo verdict changed.")
         elif changes:
             out.print(f"\n{len(changes)} verdicts changed:")
-            out.print(changes_table(changes))
+            out.print(changes_text(changes))
         unmeasured = sum(verdict.reason == "unmeasured" for verdict in after)
         if unmeasured:
             out.print(f"\n{unmeasured} tasks lack evidence under these thresholds: `run` fills it.")
@@ -183,10 +184,19 @@ def _print_outcome(outcome: Outcome, recipe: Path) -> None:
         out.print(certificate(case, verdict))
     out.print(f"\nrelease: {outcome.release}    ({outcome.wall_s:.0f} s)\n")
     example = admitted[0].task_id if admitted else "TASK"
+    program, python = _programs()
     out.print("Next:")
     for command in (
-        f"opsgen show {example}",
-        f"opsgen admit {recipe} --set admit.trivial_margin=100",
-        f"""python -c "import datasets; print(datasets.load_dataset('{outcome.release}', 'tasks'))\"""",
+        f"{program} show {example}",
+        f"{program} admit {recipe} --set admit.trivial_margin=1e6",
+        f"""{python} -c "import datasets; print(datasets.load_dataset('{outcome.release}', 'tasks'))\"""",
     ):
         out.print(f"  {command}", soft_wrap=True)
+
+
+def _programs() -> tuple[str, str]:
+    """Return how this user calls opsgen and its Python: by name, or by path from here."""
+    here = Path(sys.argv[0])
+    if shutil.which("opsgen") or here.name != "opsgen":
+        return "opsgen", "python"
+    return str(here), str(here.with_name("python"))
