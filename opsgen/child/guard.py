@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,10 +9,9 @@ from pathlib import Path
 class StateGuard:
     """Compares interpreter state from before a job with that after it.
 
-    What can be put back is put back: `torch.compile` itself raises the
-    recursion limit, and a child must not be replaced for that. Any other
-    difference spoils the process: it is replaced, so no later task can be
-    affected.
+    The recursion limit is put back: `torch.compile` itself raises it, and a
+    child must not be replaced for that. Any other difference spoils the
+    process: it is replaced, so no later task can be affected.
     """
 
     def __init__(self) -> None:
@@ -21,14 +19,9 @@ class StateGuard:
         self._recursion_limit = sys.getrecursionlimit()
 
     def difference(self) -> str | None:
-        """Return what changed for good since this object was made; None if nothing."""
+        """Return what changed since this object was made; None if nothing."""
         sys.setrecursionlimit(self._recursion_limit)
-        if _working_folder() == self._folder:
-            return None
-        if self._folder is None or not self._folder.is_dir():
-            return "lost the working folder"
-        os.chdir(self._folder)
-        return None
+        return None if _working_folder() == self._folder else "changed the working folder"
 
 
 def _working_folder() -> Path | None:
