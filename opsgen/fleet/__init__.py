@@ -9,8 +9,8 @@ Imports no torch, here or on workers.
 """
 
 from opsgen.fleet.engine import Fleet
-from opsgen.fleet.journal import Journal, load_attempts
+from opsgen.fleet.journal import Journal
 from opsgen.fleet.progress import Progress
 from opsgen.fleet.settling import Ledger, Settled, settle
 
-__all__ = ["Fleet", "Journal", "Ledger", "Progress", "Settled", "load_attempts", "settle"]
+__all__ = ["Fleet", "Journal", "Ledger", "Progress", "Settled", "settle"]

@@ -1,9 +1,7 @@
 """The journal: one line per attempt, appended as soon as it is known.
 
 The journal is the truth about a run and Dask's futures are disposable: whatever
-dies, the lines written so far say what is left to do. One process writes. A
-line without its line break was torn by a crash; it is ignored, and cut off
-before anything is appended.
+dies, the lines written so far say what is left to do. One process writes.
 """
 
 from __future__ import annotations
@@ -15,13 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-import msgspec
-
 from opsgen.errors import UsageError
-from opsgen.records import Attempt, decode_line, encode_line
+from opsgen.records import Attempt, encode_line, end_of_whole_lines, read_lines
 
 MAX_UNSYNCED_S = 1.0
-_BLOCK_BYTES = 1 << 16
 
 
 class Journal:
@@ -41,7 +36,7 @@ class Journal:
         except BlockingIOError:
             self._file.close()
             raise UsageError(f"{path}: another run is writing to this journal") from None
-        self._file.truncate(_end_of_whole_lines(path))
+        self._file.truncate(end_of_whole_lines(path))
 
     def __enter__(self) -> Journal:
         return self
@@ -64,7 +59,7 @@ class Journal:
 
     def attempts(self) -> Iterator[Attempt]:
         """Read all whole lines, one at a time."""
-        return load_attempts(self.path)
+        return read_lines(self.path, Attempt)
 
     def close(self) -> None:
         """Make everything durable and let another process write."""
@@ -75,33 +70,3 @@ class Journal:
     def _sync(self) -> None:
         os.fsync(self._file.fileno())
         self._synced_s = time.monotonic()
-
-
-def load_attempts(path: Path) -> Iterator[Attempt]:
-    """Read a journal without writing to it, also while a run is going on.
-
-    Raises:
-        UsageError: A line that is whole is no attempt: the file is damaged.
-    """
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield decode_line(line, Attempt)
-            except (msgspec.ValidationError, ValueError) as error:
-                raise UsageError(f"{path}: line {number} is no attempt: {error}") from error
-
-
-def _end_of_whole_lines(path: Path) -> int:
-    """Return the offset behind the last line break."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - _BLOCK_BYTES)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end = start
-    return 0

@@ -31,6 +31,7 @@ from opsgen.records.job import (
     ProbeRequest,
     Request,
 )
+from opsgen.records.lines import end_of_whole_lines, read_lines
 from opsgen.records.task import Estimate, PlanLine, Task
 from opsgen.records.verdict import Finding, Status, Verdict
 
@@ -71,4 +72,6 @@ __all__ = [
     "decode_line",
     "digest",
     "encode_line",
+    "end_of_whole_lines",
+    "read_lines",
 ]

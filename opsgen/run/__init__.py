@@ -1,16 +1,18 @@
 """The run: stages in order, on files, in rounds, resuming.
 
-`folder` is the run folder with its lock, `cases` joins tasks with the
-journal, `stages` holds sampling, probing, measuring, admission and release,
-`pipeline` drives them in rounds until every class has its number, `report`
-adds up. It decides nothing itself: what a task needs next is asked of
+`folder` is the run folder with its lock, `requests` what is asked of the
+fleet, `cases` joins tasks with the journal, `stages` holds sampling, probing,
+measuring, admission and release, `pipeline` drives them in rounds until every
+class has its number, `foreign` audits a single file, `report` adds up. It decides nothing itself: what a task needs next is asked of
 `admit`, and what counts is on disk before it is used. Never prints.
 """
 
-from opsgen.run.cases import join_cases, measure_key
+from opsgen.run.cases import join_cases
 from opsgen.run.folder import RunFolder, run_digest
+from opsgen.run.foreign import audit_task
 from opsgen.run.pipeline import Outcome, RunEstimate, open_stages, plan_run, run_recipe
 from opsgen.run.report import Report, make_report
+from opsgen.run.requests import measure_key
 from opsgen.run.stages import Stages, check_machine
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "RunEstimate",
     "RunFolder",
     "Stages",
+    "audit_task",
     "check_machine",
     "join_cases",
     "make_report",

@@ -14,13 +14,8 @@ from opsgen.records import (
     MeasureEvidence,
     ProbeEvidence,
     Task,
-    digest,
 )
-
-
-def measure_key(task: Task, environment: Environment) -> str:
-    """Return the journal's key of a measurement: the task in one environment."""
-    return f"{task.task_id}@{digest(environment)[:12]}"
+from opsgen.run.requests import measure_key
 
 
 def join_cases(

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import opsgen
 from opsgen.errors import UsageError
@@ -26,10 +25,10 @@ from opsgen.records import (
     decode_line,
     digest,
     encode_line,
+    end_of_whole_lines,
+    read_lines,
 )
 from opsgen.sampler import calibration_digest
-
-T = TypeVar("T")
 
 
 def run_digest(recipe: Recipe) -> str:
@@ -94,13 +93,13 @@ class RunFolder:
 
     def lines(self) -> list[PlanLine]:
         """Return the sampled lines in the order of sampling."""
-        return _read_lines(self.path / "tasks.jsonl", PlanLine)
+        return list(read_lines(self.path / "tasks.jsonl", PlanLine))
 
     def append_lines(self, lines: Iterable[PlanLine]) -> None:
         """Add sampled lines."""
         path = self.path / "tasks.jsonl"
-        _cut_torn_line(path)
         with path.open("ab") as file:
+            file.truncate(end_of_whole_lines(path))
             for line in lines:
                 file.write(encode_line(line) + b"\n")
             file.flush()
@@ -108,16 +107,16 @@ class RunFolder:
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts of the journal."""
-        return _read_lines(self.journal_path, Attempt)
+        return list(read_lines(self.journal_path, Attempt))
 
     def verdicts(self) -> list[Verdict]:
         """Return the stored verdicts under the recipe's thresholds; empty if there are none."""
-        return _read_lines(self.verdicts_path, Verdict)
+        return list(read_lines(self.verdicts_path, Verdict))
 
     def latest_verdicts(self) -> list[Verdict]:
         """Return the newest stored verdicts under any thresholds; empty if there are none."""
         found = sorted(self.path.glob("verdicts-*.jsonl"), key=lambda path: path.stat().st_mtime)
-        return _read_lines(found[-1], Verdict) if found else []
+        return list(read_lines(found[-1], Verdict)) if found else []
 
     def write_verdicts(self, verdicts: Iterable[Verdict]) -> None:
         """Store verdicts under the recipe's thresholds, in place of fewer made earlier."""
@@ -158,19 +157,3 @@ def _replace(path: Path, data: bytes) -> None:
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_bytes(data)
     fresh.replace(path)
-
-
-def _read_lines(path: Path, kind: type[T]) -> list[T]:
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    return [decode_line(line, kind) for line in whole.splitlines()]
-
-
-def _cut_torn_line(path: Path) -> None:
-    if path.exists():
-        data = path.read_bytes()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            os.truncate(path, end)

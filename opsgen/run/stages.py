@@ -27,8 +27,9 @@ from opsgen.records import (
     digest,
 )
 from opsgen.render import render_task
-from opsgen.run.cases import forgive, join_cases, measure_key
+from opsgen.run.cases import forgive, join_cases
 from opsgen.run.folder import RunFolder
+from opsgen.run.requests import measure_key, measure_request, probe_request
 from opsgen.sampler import Plan
 
 _FIRST_SURPLUS = 1.25  # lines sampled for each task wanted, before any rate is known
@@ -113,22 +114,7 @@ class Stages:
     def probe(self) -> None:
         """Probe every task that is undecided and not probed."""
         tasks = pending(self._open_cases(), self.recipe).probe
-        probe = self.recipe.probe
-        self._attempt(
-            "probe",
-            [
-                (
-                    task.task_id,
-                    ProbeRequest(
-                        task=task,
-                        liveness=probe.liveness,
-                        lazy_answers=probe.lazy_answers,
-                        seed=self.recipe.seed,
-                    ),
-                )
-                for task in tasks
-            ],
-        )
+        self._attempt("probe", [(task.task_id, probe_request(task, self.recipe)) for task in tasks])
 
     def measure(self) -> None:
         """Measure every task that its probe did not decide.
@@ -140,20 +126,10 @@ class Stages:
         environment = check_machine(self.fleet, self.recipe.measure.device)
         self.folder.settle_environment(environment)
         tasks = pending(self._open_cases(), self.recipe).measure
-        measure = self.recipe.measure
         self._attempt(
             "measure",
             [
-                (
-                    measure_key(task, environment),
-                    MeasureRequest(
-                        task=task,
-                        device=measure.device,
-                        modes=measure.modes,
-                        max_s_per_mode=measure.max_s_per_mode,
-                        seed=self.recipe.seed,
-                    ),
-                )
+                (measure_key(task, environment), measure_request(task, self.recipe))
                 for task in tasks
             ],
         )

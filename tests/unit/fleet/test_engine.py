@@ -15,9 +15,9 @@ import pytest
 from distributed import Client, LocalCluster
 
 from opsgen.errors import MeasureError, UsageError
-from opsgen.fleet import Fleet, Journal, Ledger, Settled, load_attempts
+from opsgen.fleet import Fleet, Journal, Ledger, Settled
 from opsgen.recipe import FleetConfig
-from opsgen.records import Attempt, NoopEvidence, NoopRequest, Request
+from opsgen.records import Attempt, NoopEvidence, NoopRequest, Request, read_lines
 
 NUM_CHILDREN = 2
 CONFIG = FleetConfig(
@@ -97,7 +97,7 @@ def test_faults_touch_nobody_else(fleet: Fleet, tmp_path: Path) -> None:
     behaviours[5] = f"crash_once:{tmp_path / 'marker'}"
     with Journal(tmp_path / "journal.jsonl") as journal:
         attempts = list(fleet.run(_requests(behaviours, 60), journal))
-    assert repr(list(load_attempts(journal.path))) == repr(attempts)
+    assert repr(list(read_lines(journal.path, Attempt))) == repr(attempts)
     settled = _settled(attempts)
     assert len(settled) == 60
     reasons = {key: end.fault.reason for key, end in settled.items() if end.fault is not None}

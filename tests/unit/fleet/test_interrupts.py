@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from opsgen.fleet import load_attempts
+from opsgen.records import Attempt, read_lines
 
 _DRIVER = """
 import sys
@@ -80,7 +80,7 @@ def test_a_stopped_driver(
     while not all(map(_is_gone, family)) and time.monotonic() - begin_s < 10.0:
         time.sleep(0.05)
     assert [process for process in family if not _is_gone(process)] == []
-    assert {attempt.key for attempt in load_attempts(tmp_path / "journal.jsonl")} == {
+    assert {attempt.key for attempt in read_lines(tmp_path / "journal.jsonl", Attempt)} == {
         "k0",
         "k1",
         "k2",

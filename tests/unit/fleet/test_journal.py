@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsgen.errors import UsageError
-from opsgen.fleet import Journal, load_attempts
-from opsgen.records import Attempt, Evidence, Fault, NoopEvidence
+from opsgen.fleet import Journal
+from opsgen.records import Attempt, Evidence, Fault, NoopEvidence, read_lines
 from opsgen.testing import faults, measure_evidence, probe_evidence
 
 
@@ -41,7 +41,7 @@ def test_what_is_appended_is_loaded(
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     attempts = [_attempt(number, outcome) for number, outcome in enumerate(outcomes)]
     _write(path, attempts)
-    assert repr(list(load_attempts(path))) == repr(attempts)
+    assert repr(list(read_lines(path, Attempt))) == repr(attempts)
 
 
 def test_a_journal_torn_at_any_byte_loads_and_goes_on(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_journal_torn_at_any_byte_loads_and_goes_on(tmp_path: Path) -> None:
     start = whole[:-1].rindex(b"\n") + 1
     for end in range(start, len(whole)):
         path.write_bytes(whole[:end])
-        assert repr(list(load_attempts(path))) == repr(attempts[:2])
+        assert repr(list(read_lines(path, Attempt))) == repr(attempts[:2])
         _write(path, attempts[2:])
         assert path.read_bytes() == whole
 
@@ -71,15 +71,15 @@ def test_a_line_is_there_before_the_journal_is_closed(tmp_path: Path) -> None:
     attempt = _attempt(0, NoopEvidence(key="k", pid=1))
     with Journal(tmp_path / "new" / "journal.jsonl") as journal:
         journal.append(attempt)
-        assert list(journal.attempts()) == list(load_attempts(journal.path)) == [attempt]
+        assert list(journal.attempts()) == list(read_lines(journal.path, Attempt)) == [attempt]
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     _write(path, [_attempt(0, NoopEvidence(key="k", pid=1))])
     path.write_bytes(path.read_bytes() + b'{"job": "noop"}\n')
-    with pytest.raises(UsageError, match=r"journal\.jsonl: line 2 is no attempt"):
-        list(load_attempts(path))
+    with pytest.raises(UsageError, match=r"journal\.jsonl: line 2 is no Attempt"):
+        list(read_lines(path, Attempt))
 
 
 def test_there_is_one_writer(tmp_path: Path) -> None:

@@ -118,6 +118,11 @@ def test_every_admitted_code_builds_and_runs_by_plain_exec(finished: Path) -> No
             assert isinstance(model(*namespace["get_inputs"]()), torch.Tensor)
 
 
+def test_children_serve_many_tasks(finished: Path) -> None:
+    attempts = read_jsonl(_run_folder(finished) / "journal.jsonl", Attempt)
+    assert len({attempt.pid for attempt in attempts}) <= 2
+
+
 def test_running_again_changes_nothing(finished: Path) -> None:
     run = _run_folder(finished)
     before = {path.name: path.read_bytes() for path in run.glob("*.jsonl")}

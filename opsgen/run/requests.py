@@ -1,0 +1,32 @@
+"""What is asked about a task under a recipe, and under which key the journal keeps it."""
+
+from __future__ import annotations
+
+from opsgen.recipe import Recipe
+from opsgen.records import Environment, MeasureRequest, ProbeRequest, Task, digest
+
+
+def measure_key(task: Task, environment: Environment) -> str:
+    """Return the journal's key of a measurement: the task in one environment."""
+    return f"{task.task_id}@{digest(environment)[:12]}"
+
+
+def probe_request(task: Task, recipe: Recipe) -> ProbeRequest:
+    """Ask what a CPU can show of a task."""
+    return ProbeRequest(
+        task=task,
+        liveness=recipe.probe.liveness,
+        lazy_answers=recipe.probe.lazy_answers,
+        seed=recipe.seed,
+    )
+
+
+def measure_request(task: Task, recipe: Recipe) -> MeasureRequest:
+    """Ask for a task's evidence and baselines on the recipe's device."""
+    return MeasureRequest(
+        task=task,
+        device=recipe.measure.device,
+        modes=recipe.measure.modes,
+        max_s_per_mode=recipe.measure.max_s_per_mode,
+        seed=recipe.seed,
+    )
