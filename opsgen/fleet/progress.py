@@ -51,7 +51,7 @@ class Progress:
             speed_estimate_period=_RATE_OVER_S,
             refresh_per_second=4,
         )
-        self._task = self._bar.add_task(title, total=total, rate="", counts=Text())
+        self._task = self._bar.add_task(f"{title:<8}", total=total, rate="", counts=Text())
 
     def __enter__(self) -> Progress:
         self._begin_s = self._line_s = time.monotonic()

@@ -176,7 +176,8 @@ def test_an_interrupted_run_resumes_to_the_same_release(finished: Path, tmp_path
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "opsgen: interrupted; the same command resumes"
     cut = _num_measured(tmp_path)
-    done = opsgen(tmp_path, "run", "small.toml", "--json", hash_seed="7")
+    more = ("--set", "fleet.children_per_device=4")
+    done = opsgen(tmp_path, "run", "small.toml", "--json", *more, hash_seed="7")
     assert done.returncode == 0, done.stderr
     assert cut < _num_measured(tmp_path)
     attempts = read_jsonl(_run_folder(tmp_path) / "journal.jsonl", Attempt)
@@ -185,6 +186,8 @@ def test_an_interrupted_run_resumes_to_the_same_release(finished: Path, tmp_path
     one, other = _run_folder(finished), _run_folder(tmp_path)
     assert one.name == other.name
     assert (one / "tasks.jsonl").read_bytes() == (other / "tasks.jsonl").read_bytes()
+    (verdicts,) = other.glob("verdicts-*.jsonl")
+    assert verdicts.read_text() == (one / verdicts.name).read_text()
     first, second = (
         json.loads((folder / "manifest.json").read_text())["tasks_hash"]
         for folder in (_release(finished), tmp_path / json.loads(done.stdout)["release"])

@@ -1,0 +1,64 @@
+"""Journal to records to Parquet to records is the identity, NaN and infinities included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsgen.admit import Case, admit_all
+from opsgen.fleet import Journal
+from opsgen.recipe import Recipe
+from opsgen.records import Attempt, Environment, Status, encode_line, read_lines
+from opsgen.release import CONFIGS, build_rows, read_rows, write_rows
+from opsgen.run import join_cases, measure_key
+from opsgen.testing import environments, plans
+
+
+def attempts_of(case: Case, environment: Environment) -> list[Attempt]:
+    found = []
+    for job, key, evidence, faults in (
+        ("probe", case.task.task_id, case.probe, case.probe_faults),
+        ("measure", measure_key(case.task, environment), case.measure, case.measure_faults),
+    ):
+        contents: list[dict[str, object]] = [{"fault": fault} for fault in faults]
+        contents += [{"evidence": evidence}] if evidence else []
+        found += [
+            Attempt(
+                job=job, key=key, number=n, host="h", pid=1, started_s=0.5, wall_s=1.5, **content
+            )  # type: ignore[arg-type]
+            for n, content in enumerate(contents)
+        ]
+    return found
+
+
+@given(st.one_of(plans(), plans(is_sound=True)), environments())
+def test_the_whole_chain_is_the_identity(plan: list[Case], environment: Environment) -> None:
+    recipe = Recipe(name="chain", seed=3)
+    by_id = {case.task.task_id: case for case in plan}
+    cases = list(by_id.values())
+    with TemporaryDirectory() as folder:
+        attempts = [each for case in cases for each in attempts_of(case, environment)]
+        with Journal(Path(folder) / "journal.jsonl") as journal:
+            for attempt in attempts:
+                journal.append(attempt)
+        again = list(read_lines(journal.path, Attempt))
+        assert repr(again) == repr(attempts)
+        joined = join_cases([case.task for case in cases], again, environment)
+        for case, back in zip(cases, joined, strict=True):
+            assert repr(back.probe) == repr(case.probe)
+            assert repr(back.measure) == repr(case.measure)
+            assert repr(back.measure_faults) == repr(case.measure_faults)
+        verdicts = admit_all(joined, recipe)
+        chosen = frozenset(v.task_id for v in verdicts if v.status is Status.ADMITTED)
+        known = {case.measure.environment_id: environment for case in joined if case.measure}
+        rows = build_rows(joined, verdicts, chosen, recipe, known)
+        for name, kind in CONFIGS.items():
+            path = Path(folder) / f"{name}.parquet"
+            write_rows(path, getattr(rows, name), kind)
+            back_rows = read_rows(path, kind)
+            assert [encode_line(row) for row in back_rows] == [
+                encode_line(row) for row in getattr(rows, name)
+            ]
