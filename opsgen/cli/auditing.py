@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from opsgen.admit import admit_all
 from opsgen.cli.display import certificate, console
 from opsgen.cli.options import AsJson
 from opsgen.recipe import Recipe, convert_recipe
+from opsgen.records import encode_line
 from opsgen.run import audit_task
 from opsgen.source import read_task_file
 
@@ -33,7 +33,7 @@ def audit(
     case = audit_task(task, recipe)
     verdict = admit_all([case], recipe)[0]
     if as_json:
-        print(msgspec.json.encode({"case": case, "verdict": verdict}).decode())
+        print(encode_line({"case": case, "verdict": verdict}).decode())
     else:
         console().print(certificate(case, verdict))
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
-from opsgen.admit import judge
+from opsgen.admit import admit_all
 from opsgen.cli.display import certificate, console, environment_table, ops_table
 from opsgen.cli.options import DEFAULT_RUNS, AsJson, Runs
 from opsgen.errors import UsageError
 from opsgen.fleet import Fleet
 from opsgen.ops import CATALOGUE
-from opsgen.recipe import FleetConfig, read_recipe
-from opsgen.records import Environment, EnvironmentRequest
+from opsgen.recipe import FleetConfig
+from opsgen.records import Environment, EnvironmentRequest, Task, encode_line
 from opsgen.run import RunFolder, join_cases
 
 
@@ -24,26 +24,40 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a task's certificate: verdict, graph, baselines, margins and source."""
-    for path in sorted(runs.glob("*/recipe.toml"), key=lambda each: -each.stat().st_mtime):
-        recipe = read_recipe(path)
-        folder = RunFolder(path.parents[1], recipe)
-        folder.path = path.parent
-        lines = [line for line in folder.lines() if line.task]
-        found = [line.task for line in lines if line.task and line.task.task_id.startswith(task)]
-        if not found:
+    folder, found = _find(task, runs)
+    cases = join_cases(
+        [line.task for line in folder.lines() if line.task], folder.attempts(), folder.environment()
+    )
+    verdict = next(
+        each for each in admit_all(cases, folder.recipe) if each.task_id == found.task_id
+    )
+    case = next(each for each in cases if each.task.task_id == found.task_id)
+    if as_json:
+        print(encode_line({"case": case, "verdict": verdict}).decode())
+    else:
+        console().print(certificate(case, verdict))
+        console().print(f"under the thresholds of {folder.path / 'recipe.toml'}", soft_wrap=True)
+
+
+def _find(task: str, runs: Path) -> tuple[RunFolder, Task]:
+    """Return the task whose id starts so, from the newest run that has it."""
+    recipes = sorted(runs.glob("*/recipe.toml"), key=lambda each: -each.stat().st_mtime)
+    unreadable = []
+    for path in recipes:
+        try:
+            folder = RunFolder.at(path.parent)
+        except UsageError as error:
+            unreadable.append(str(error))
             continue
+        tasks = [line.task for line in folder.lines() if line.task]
+        found = [each for each in tasks if each.task_id.startswith(task)]
         if len(found) > 1:
             names = ", ".join(each.task_id for each in found[:4])
             raise UsageError(f"{task}: could be any of {names}; give more of the task_id")
-        case = join_cases(found, folder.attempts(), folder.environment())[0]
-        stored = [v for v in folder.latest_verdicts() if v.task_id == found[0].task_id]
-        verdict = stored[0] if stored else judge(case, recipe)
-        if as_json:
-            print(msgspec.json.encode({"case": case, "verdict": verdict}).decode())
-        else:
-            console().print(certificate(case, verdict))
-        return
-    raise UsageError(f"{task}: no task in {runs} has an id that starts so")
+        if found:
+            return folder, found[0]
+    note = f" (passed over: {'; '.join(unreadable)})" if unreadable else ""
+    raise UsageError(f"{task}: no task in {runs} has an id that starts so{note}")
 
 
 def ops(
@@ -67,7 +81,7 @@ def ops(
             }
             for op in chosen
         ]
-        print(msgspec.json.encode(rows).decode())
+        print(encode_line(rows).decode())
         return
     console().print(ops_table(chosen))
 
@@ -85,7 +99,7 @@ def doctor(as_json: AsJson = False) -> None:
         except UsageError as error:
             problems.append(str(error))
     if as_json:
-        print(msgspec.json.encode({"devices": found, "problems": problems}).decode())
+        print(encode_line({"devices": found, "problems": problems}).decode())
         return
     out = console()
     for environment in found:

@@ -7,7 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import msgspec
 import typer
 
 from opsgen.admit import compare, funnel, select
@@ -28,8 +27,15 @@ from opsgen.cli.options import (
     Scheduler,
 )
 from opsgen.recipe import Recipe, read_recipe
-from opsgen.records import Status
-from opsgen.run import Outcome, Stages, open_stages, plan_run, run_recipe
+from opsgen.records import Status, encode_line
+from opsgen.run import (
+    Outcome,
+    Stages,
+    open_fleet_stages,
+    open_stages,
+    plan_run,
+    run_recipe,
+)
 
 
 def run(
@@ -61,7 +67,7 @@ def sample(
     as_json: AsJson = False,
 ) -> None:
     """Sample the first round of tasks; needs no torch."""
-    with open_stages(_read(recipe, overrides), runs) as stages:
+    with open_stages(_read(recipe, overrides), runs, is_new=True) as stages:
         added = stages.sample()
         _say(as_json, stages, f"{added} lines sampled, {len(stages.tasks())} tasks in all")
 
@@ -74,9 +80,7 @@ def probe(
     as_json: AsJson = False,
 ) -> None:
     """Probe the sampled tasks on this machine's processor."""
-    with open_stages(
-        _read(recipe, overrides), runs, needs_fleet=True, scheduler=scheduler
-    ) as stages:
+    with open_fleet_stages(_read(recipe, overrides), runs, scheduler) as stages:
         stages.probe()
         _say(as_json, stages, "probed")
 
@@ -89,9 +93,7 @@ def measure(
     as_json: AsJson = False,
 ) -> None:
     """Measure the probed tasks on the recipe's device."""
-    with open_stages(
-        _read(recipe, overrides), runs, needs_fleet=True, scheduler=scheduler
-    ) as stages:
+    with open_fleet_stages(_read(recipe, overrides), runs, scheduler) as stages:
         stages.measure()
         _say(as_json, stages, "measured")
 
@@ -104,19 +106,18 @@ def admit(
 ) -> None:
     """Judge the recorded evidence under the recipe's thresholds; measures nothing."""
     with open_stages(_read(recipe, overrides), runs) as stages:
-        before = stages.folder.latest_verdicts()
         after = stages.admit()
-        changes = compare(before, after) if before else []
+        changes = compare(stages.first_verdicts(), after)
         if as_json:
-            print(msgspec.json.encode({"funnel": funnel(after), "changes": changes}).decode())
+            print(encode_line({"funnel": funnel(after), "changes": changes}).decode())
             return
         out = console()
         out.print(funnel_table(funnel(after), stages.lines()))
-        if before and not changes:
-            out.print("\nNo verdict changed.")
-        elif changes:
-            out.print(f"\n{len(changes)} verdicts changed:")
+        if changes:
+            out.print(f"\n{len(changes)} verdicts differ from the thresholds the run began with:")
             out.print(changes_text(changes))
+        else:
+            out.print("\nNo verdict differs from the thresholds the run began with.")
         unmeasured = sum(verdict.reason == "unmeasured" for verdict in after)
         if unmeasured:
             out.print(f"\n{unmeasured} tasks lack evidence under these thresholds: `run` fills it.")
@@ -146,7 +147,7 @@ def _announce(line: str) -> None:
 def _say(as_json: bool, stages: Stages, done: str) -> None:
     verdicts = stages.admit()
     if as_json:
-        print(msgspec.json.encode({"funnel": funnel(verdicts)}).decode())
+        print(encode_line({"funnel": funnel(verdicts)}).decode())
         return
     out = console()
     out.print(funnel_table(funnel(verdicts), stages.lines()))
@@ -156,7 +157,7 @@ def _say(as_json: bool, stages: Stages, done: str) -> None:
 def _print_estimate(recipe: Recipe, runs: Path, *, as_json: bool) -> None:
     estimate = plan_run(recipe, runs)
     if as_json:
-        print(msgspec.json.encode(estimate).decode())
+        print(encode_line(estimate).decode())
         return
     out = console()
     out.print(f"run folder      {estimate.folder}")

@@ -8,7 +8,7 @@ distributions. What cannot be stated in closed form does not belong here.
 Imports `records` only.
 """
 
-from opsgen.ops.catalogue import CATALOGUE, generator_digest
+from opsgen.ops.catalogue import CATALOGUE
 from opsgen.ops.dims import Dim, Shape, evaluate, expression, same_shape
 from opsgen.ops.draws import DRAWS, draws_within
 from opsgen.ops.entry import PROPS, Attrs, Draw, Kind, Op, Operand, Shapes, Spelling, spell
@@ -31,7 +31,6 @@ __all__ = [
     "draws_within",
     "evaluate",
     "expression",
-    "generator_digest",
     "same_shape",
     "spell",
 ]

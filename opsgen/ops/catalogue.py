@@ -1,9 +1,6 @@
-"""The catalogue: all entries by name, and a digest that changes with them."""
+"""The catalogue: all entries by name."""
 
 from __future__ import annotations
-
-import hashlib
-from pathlib import Path
 
 from opsgen.ops import (
     activation,
@@ -57,17 +54,3 @@ def _collect() -> dict[str, Op]:
 
 
 CATALOGUE: dict[str, Op] = _collect()
-
-
-def generator_digest() -> str:
-    """Return a digest of all source that determines which tasks a seed gives.
-
-    The catalogue, the sampler and the renderer are hashed as text: a change of any of them
-    may change tasks, and runs made before it are kept apart from runs made after it.
-    """
-    root = Path(__file__).parents[1]
-    state = hashlib.blake2b(digest_size=8)
-    for room in ("ops", "sampler", "render"):
-        for path in sorted((root / room).glob("*.py")):
-            state.update(path.read_bytes())
-    return state.hexdigest()

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from opsgen.errors import UsageError
-from opsgen.recipe.schema import Recipe
+from opsgen.recipe.schema import FleetConfig, Recipe
 
+_WEAK = ("reject", "label")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
@@ -57,7 +58,7 @@ def convert_recipe(tree: dict[str, Any], where: str) -> Recipe:
         message = _AT.sub("", str(error)).replace("`", "").replace("Object", "recipe")
         raise UsageError(f"{where}: {key or 'recipe'}: {_lowered(message)}") from error
     _check_values(recipe, where)
-    return recipe
+    return _with_all_deadlines(recipe)
 
 
 def write_recipe(recipe: Recipe) -> str:
@@ -142,42 +143,40 @@ def _nearest(key: str, path: tuple[str, ...]) -> str:
 
 def _check_values(recipe: Recipe, where: str) -> None:
     """Hold what the types cannot say."""
+    release, admit, sample = recipe.release, recipe.admit, recipe.sample
+    low, high = admit.runtime_window_ms
     checks = (
-        (bool(re.fullmatch(r"[a-z0-9][a-z0-9-]*", recipe.name)), "name", "use a-z, 0-9 and -"),
         (recipe.measure.device in ("cpu", "cuda"), "measure.device", "is neither cpu nor cuda"),
-        (
-            recipe.admit.weak_at_1e_2 in ("reject", "label"),
-            "admit.weak_at_1e_2",
-            "is neither reject nor label",
-        ),
-        (
-            0 < recipe.sample.target_ms[0] <= recipe.sample.target_ms[1],
-            "sample.target_ms",
-            "wants 0 < low <= high",
-        ),
-        (0 <= recipe.sample.dags <= 1, "sample.dags", "is a share between 0 and 1"),
-        (
-            0 < recipe.admit.runtime_window_ms[0] < recipe.admit.runtime_window_ms[1],
-            "admit.runtime_window_ms",
-            "wants 0 < low < high",
-        ),
-        (recipe.fleet.children_per_device >= 1, "fleet.children_per_device", "is at least 1"),
-        (bool(recipe.release.want), "release.want", "names no class"),
-        (
-            all(count >= 0 for count in recipe.release.want.values()),
-            "release.want",
-            "has a negative count",
-        ),
-        (sum(recipe.release.split.values()) > 0, "release.split", "adds up to nothing"),
         (
             sorted(recipe.measure.modes) == ["compile", "eager"],
             "measure.modes",
-            "holds eager and compile",
+            "holds eager and compile, once each",
+        ),
+        (admit.weak_at_1e_2 in _WEAK, "admit.weak_at_1e_2", f"is none of {', '.join(_WEAK)}"),
+        (low < high, "admit.runtime_window_ms", "wants low < high"),
+        (sample.target_ms[0] <= sample.target_ms[1], "sample.target_ms", "wants low <= high"),
+        (sum(sample.dtypes.values()) > 0, "sample.dtypes", "adds up to nothing"),
+        (sum(release.want.values()) > 0, "release.want", "wants nothing"),
+        (sum(release.split.values()) > 0, "release.split", "adds up to nothing"),
+        (
+            all(re.fullmatch(r"[a-z0-9_]+", name) for name in release.split),
+            "release.split",
+            "has a name that is no word of a-z, 0-9 and _",
         ),
     )
     for holds, key, message in checks:
         if not holds:
             raise UsageError(f"{where}: {key}: {message}")
+    unknown = sorted(recipe.fleet.deadlines_s.keys() - FleetConfig().deadlines_s.keys())
+    if unknown:
+        stages = ", ".join(FleetConfig().deadlines_s)
+        raise UsageError(f"{where}: fleet.deadlines_s: {unknown[0]} is none of {stages}")
+
+
+def _with_all_deadlines(recipe: Recipe) -> Recipe:
+    deadlines_s = {**FleetConfig().deadlines_s, **recipe.fleet.deadlines_s}
+    replace = msgspec.structs.replace
+    return replace(recipe, fleet=replace(recipe.fleet, deadlines_s=deadlines_s))
 
 
 def _lowered(message: str) -> str:

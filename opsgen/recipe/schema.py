@@ -6,23 +6,32 @@ protocol; every key is documented under its field.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from opsgen.records import Record
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 class SampleConfig(Record, frozen=True, kw_only=True):
     """Which tasks are sampled."""
 
-    dtypes: dict[str, float] = msgspec.field(default_factory=lambda: {"float32": 1.0})
+    dtypes: dict[str, NonNegative] = msgspec.field(default_factory=lambda: {"float32": 1.0})
     """Share of tasks by working dtype; shares are relative."""
-    dags: float = 0.2
+    dags: Share = 0.2
     """Share of graphs that are not chains: several inputs, residuals, gates."""
-    target_ms: tuple[float, float] = (1.2, 30.0)
+    target_ms: tuple[Positive, Positive] = (1.2, 30.0)
     """Eager time that sizes aim at, milliseconds, drawn log-uniformly between the two."""
     calibration: str = "cpu"
     """Table of device speeds that the cost model uses, by name."""
-    memory_gib: float = 16.0
+    memory_gib: Positive = 16.0
     """Largest predicted peak memory of a task, GiB."""
 
 
@@ -42,41 +51,41 @@ class MeasureConfig(Record, frozen=True, kw_only=True):
     """`cpu` or `cuda`."""
     modes: tuple[str, ...] = ("eager", "compile")
     """Baselines to record."""
-    max_s_per_mode: float = 0.15
+    max_s_per_mode: Positive = 0.15
     """Cap on timing one mode, seconds; at least 7 samples are taken whatever the cap."""
 
 
 class AdmitConfig(Record, frozen=True, kw_only=True):
     """Thresholds: changing them needs no new measurement."""
 
-    runtime_window_ms: tuple[float, float] = (1.05, 95.0)
+    runtime_window_ms: tuple[Positive, Positive] = (1.05, 95.0)
     """Eager medians outside are rejected, milliseconds."""
-    launch_floor_ratio: float = 10.0
+    launch_floor_ratio: NonNegative = 10.0
     """Eager must take this many times the launch floor of the same process."""
-    trivial_margin: float = 10.0
+    trivial_margin: NonNegative = 10.0
     """Every lazy answer must fail on 5 % of elements at this multiple of the tolerance."""
     weak_at_1e_2: str = "reject"
     """`reject` or `label` tasks where a lazy answer passes at 1e-2."""
-    live_margin: float = 1.0
+    live_margin: NonNegative = 1.0
     """Deleting or freezing any part must change the output by this multiple of the tolerance."""
-    memory_gib: float = 16.0
+    memory_gib: Positive = 16.0
     """Largest measured peak memory, GiB."""
-    max_tensor_elements: int = 2**31 - 1
+    max_tensor_elements: AtLeastOne = 2**31 - 1
     """Largest tensor that any task may hold."""
 
 
 class FleetConfig(Record, frozen=True, kw_only=True):
-    """Processes. Nothing here changes what is sampled, seen or admitted."""
+    """Processes. Of these keys only the limits on a task can change what is admitted."""
 
-    children_per_device: int = 2
+    children_per_device: AtLeastOne = 2
     """Child processes that share one device."""
-    memory_limit_gib: float = 8.0
+    memory_limit_gib: Positive = 8.0
     """A child whose resident memory outgrows this is killed."""
-    recycle_after: int = 100
+    recycle_after: AtLeastOne = 100
     """Tasks after which a child is replaced."""
-    max_child_age_s: float = 1200.0
+    max_child_age_s: Positive = 1200.0
     """Age at which a child is replaced, seconds."""
-    deadlines_s: dict[str, float] = msgspec.field(
+    deadlines_s: dict[str, Positive] = msgspec.field(
         default_factory=lambda: {
             "start": 180.0,
             "probe": 120.0,
@@ -86,15 +95,16 @@ class FleetConfig(Record, frozen=True, kw_only=True):
             "time": 120.0,
         }
     )
-    """Deadline of each stage, seconds; waiting for the device is never charged."""
+    """Deadline of each stage, seconds; stages left out keep their default. Waiting for the
+    device is never charged."""
 
 
 class ReleaseConfig(Record, frozen=True, kw_only=True):
     """What is released."""
 
-    want: dict[str, int] = msgspec.field(default_factory=lambda: {"torch#2": 40})
+    want: dict[str, Count] = msgspec.field(default_factory=lambda: {"torch#2": 40})
     """Admitted tasks wanted by quota class."""
-    split: dict[str, float] = msgspec.field(
+    split: dict[str, NonNegative] = msgspec.field(
         default_factory=lambda: {"train": 0.9, "validation": 0.05, "test": 0.05}
     )
     """Shares of the splits; families are never divided."""
@@ -103,9 +113,9 @@ class ReleaseConfig(Record, frozen=True, kw_only=True):
 class Recipe(Record, frozen=True, kw_only=True):
     """One named pipeline, from seed to release."""
 
-    name: str
+    name: Name
     """Names the run folder."""
-    seed: int
+    seed: Count
     """Seed of the plan, the graphs, the sizes and all draws."""
     sample: SampleConfig = SampleConfig()
     """Which tasks are sampled."""

@@ -22,8 +22,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 T = TypeVar("T")
 
 
-def encode_line(record: msgspec.Struct) -> bytes:
-    """Return `record` as one line of JSON without the line break."""
+def encode_line(record: object) -> bytes:
+    """Return a record, or plain containers of records, as JSON without a line break."""
     return msgspec.json.encode(_tag_non_finite(msgspec.to_builtins(record)))
 
 

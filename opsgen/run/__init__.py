@@ -1,6 +1,6 @@
 """The run: stages in order, on files, in rounds, resuming.
 
-`folder` is the run folder with its lock, `requests` what is asked of the
+`folder` is the run folder with its lock, `digest` what names it, `requests` what is asked of the
 fleet, `cases` joins tasks with the journal, `stages` holds sampling, probing,
 measuring, admission and release, `pipeline` drives them in rounds until every
 class has its number, `foreign` audits a single file, `report` adds up. It decides nothing itself: what a task needs next is asked of
@@ -8,9 +8,17 @@ class has its number, `foreign` audits a single file, `report` adds up. It decid
 """
 
 from opsgen.run.cases import join_cases
-from opsgen.run.folder import RunFolder, run_digest
+from opsgen.run.digest import run_digest, source_digest
+from opsgen.run.folder import RunFolder
 from opsgen.run.foreign import audit_task
-from opsgen.run.pipeline import Outcome, RunEstimate, open_stages, plan_run, run_recipe
+from opsgen.run.pipeline import (
+    Outcome,
+    RunEstimate,
+    open_fleet_stages,
+    open_stages,
+    plan_run,
+    run_recipe,
+)
 from opsgen.run.report import Report, make_report
 from opsgen.run.requests import measure_key
 from opsgen.run.stages import Stages, check_machine
@@ -26,8 +34,10 @@ __all__ = [
     "join_cases",
     "make_report",
     "measure_key",
+    "open_fleet_stages",
     "open_stages",
     "plan_run",
     "run_digest",
     "run_recipe",
+    "source_digest",
 ]

@@ -13,10 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import opsgen
 from opsgen.errors import UsageError
-from opsgen.ops import generator_digest
-from opsgen.recipe import Recipe, write_recipe
+from opsgen.recipe import Recipe, read_recipe, write_recipe
 from opsgen.records import (
     Attempt,
     Environment,
@@ -28,33 +26,34 @@ from opsgen.records import (
     end_of_whole_lines,
     read_lines,
 )
-from opsgen.sampler import calibration_digest
-
-
-def run_digest(recipe: Recipe) -> str:
-    """Return a digest of all that determines evidence: not numbers wanted, nor worker counts."""
-    return digest(
-        recipe.seed,
-        recipe.sample,
-        recipe.probe,
-        recipe.measure,
-        calibration_digest(recipe.sample.calibration),
-        generator_digest(),
-        opsgen.__version__,
-    )
+from opsgen.run.digest import run_digest
 
 
 class RunFolder:
     """One run's files.
 
     Args:
-        runs: Folder of all runs.
-        recipe: The recipe; with the digest of what determines evidence it names the run.
+        path: The folder.
+        recipe: The recipe, whose thresholds name the verdict file.
     """
 
-    def __init__(self, runs: Path, recipe: Recipe) -> None:
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        self.path = path
         self.recipe = recipe
-        self.path = runs / f"{recipe.name}-{run_digest(recipe)[:6]}"
+
+    @classmethod
+    def of(cls, runs: Path, recipe: Recipe) -> RunFolder:
+        """Return a recipe's folder among all runs, whether it is there or not."""
+        return cls(runs / f"{recipe.name}-{run_digest(recipe)[:6]}", recipe)
+
+    @classmethod
+    def at(cls, path: Path) -> RunFolder:
+        """Open the folder of an earlier run with the recipe that it began with.
+
+        Raises:
+            UsageError: Its recipe cannot be read.
+        """
+        return cls(path, read_recipe(path / "recipe.toml"))
 
     @property
     def journal_path(self) -> Path:
@@ -113,10 +112,10 @@ class RunFolder:
         """Return the stored verdicts under the recipe's thresholds; empty if there are none."""
         return list(read_lines(self.verdicts_path, Verdict))
 
-    def latest_verdicts(self) -> list[Verdict]:
-        """Return the newest stored verdicts under any thresholds; empty if there are none."""
-        found = sorted(self.path.glob("verdicts-*.jsonl"), key=lambda path: path.stat().st_mtime)
-        return list(read_lines(found[-1], Verdict)) if found else []
+    def first_thresholds(self) -> Recipe:
+        """Return the recipe that the run began with."""
+        path = self.path / "recipe.toml"
+        return read_recipe(path) if path.exists() else self.recipe
 
     def write_verdicts(self, verdicts: Iterable[Verdict]) -> None:
         """Store verdicts under the recipe's thresholds, in place of fewer made earlier."""

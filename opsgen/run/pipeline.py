@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from opsgen.admit import Case, Funnel, funnel, select
+from opsgen.admit import Case, Funnel, funnel
+from opsgen.errors import UsageError
 from opsgen.fleet import Fleet
 from opsgen.recipe import Recipe
-from opsgen.records import PlanLine, Record, Verdict
+from opsgen.records import PlanLine, Record, Verdict, encode_line
 from opsgen.run.folder import RunFolder
 from opsgen.run.report import make_report
 from opsgen.run.stages import Stages, check_machine
@@ -103,21 +104,32 @@ def run_recipe(
     """
     start_s = time.monotonic()
     _validate(recipe)
-    folder = RunFolder(runs, recipe)
-    if select(folder.verdicts(), recipe.release.want).missing:
-        with Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet:
-            environment = check_machine(fleet, recipe.measure.device)
-            announce(f"device     {environment.device_name}")
-            announce(f"dashboard  {fleet.dashboard or 'none'}")
-            with folder.locked():
+    folder = RunFolder.of(runs, recipe)
+    with ExitStack() as stack:
+        is_new = not folder.path.exists()
+        if not is_new:
+            # A busy folder is told of before a fleet is started for nothing.
+            stack.enter_context(folder.locked())
+        if is_new or not Stages(folder).is_complete():
+            with Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet:
+                environment = check_machine(fleet, recipe.measure.device)
+                announce(f"device     {environment.device_name}")
+                announce(f"dashboard  {fleet.dashboard or 'none'}")
+                if is_new:
+                    # Only now: a machine that will not do leaves nothing behind.
+                    stack.enter_context(folder.locked())
                 _fill(Stages(folder, fleet), announce)
-    with folder.locked():
-        stages = Stages(folder)
-        verdicts = stages.admit()
-        release = stages.release(verdicts)
-        cases = stages.cases()
+        return _finish(Stages(folder), start_s)
+
+
+def _finish(stages: Stages, start_s: float) -> Outcome:
+    """Release, report and return what a full run came to."""
+    folder, recipe = stages.folder, stages.recipe
+    verdicts = stages.admit()
+    release = stages.release(verdicts)
+    cases = stages.cases()
     report = make_report(recipe, stages.lines(), cases, verdicts, folder)
-    folder.write_report(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    folder.write_report(msgspec.json.format(encode_line(report)) + b"\n")
     return Outcome(
         recipe=recipe,
         folder=folder.path,
@@ -145,24 +157,41 @@ def _fill(stages: Stages, announce: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def open_stages(
-    recipe: Recipe, runs: Path, *, needs_fleet: bool = False, scheduler: str | None = None
-) -> Iterator[Stages]:
-    """Open a recipe's run folder for single stages.
+def open_stages(recipe: Recipe, runs: Path, *, is_new: bool = False) -> Iterator[Stages]:
+    """Open a recipe's run folder for stages that need no fleet.
+
+    Args:
+        recipe: The recipe.
+        runs: Folder of all runs.
+        is_new: Whether the folder may be made.
 
     Raises:
-        UsageError: The recipe or this machine will not do, or another process is at work there.
+        UsageError: The recipe will not do, nothing was sampled for it yet, or another process
+            is at work in its folder.
     """
     _validate(recipe)
-    folder = RunFolder(runs, recipe)
-    if not needs_fleet:
-        with folder.locked():
-            yield Stages(folder)
-        return
-    with Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet:
-        check_machine(fleet, recipe.measure.device)
-        with folder.locked():
-            yield Stages(folder, fleet)
+    folder = RunFolder.of(runs, recipe)
+    if not is_new and not folder.lines():
+        raise UsageError(
+            f"{folder.path}: nothing is sampled for this recipe yet; begin with `opsgen sample`"
+        )
+    with folder.locked():
+        yield Stages(folder)
+
+
+@contextmanager
+def open_fleet_stages(recipe: Recipe, runs: Path, scheduler: str | None = None) -> Iterator[Stages]:
+    """Open a recipe's run folder with a fleet, for probing and measuring.
+
+    Raises:
+        UsageError: As `open_stages`.
+    """
+    with (
+        open_stages(recipe, runs) as stages,
+        Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet,
+    ):
+        stages.fleet = fleet
+        yield stages
 
 
 def plan_run(recipe: Recipe, runs: Path) -> RunEstimate:
@@ -172,7 +201,7 @@ def plan_run(recipe: Recipe, runs: Path) -> RunEstimate:
         UsageError: The recipe will not do.
     """
     _validate(recipe)
-    folder = RunFolder(runs, recipe)
+    folder = RunFolder.of(runs, recipe)
     num_wanted = sum(recipe.release.want.values())
     num_candidates = ceil(num_wanted * _CANDIDATES_PER_ADMITTED)
     is_cpu = recipe.measure.device == "cpu"

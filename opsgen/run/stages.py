@@ -53,9 +53,15 @@ class Stages:
         self._num_known = len(self._attempts)
 
     def tasks(self) -> list[Task]:
-        """Return the sampled tasks of the wanted classes."""
-        wanted = self.recipe.release.want
-        return [line.task for line in self._lines if line.task and line.data_source in wanted]
+        """Return the sampled tasks, of classes that are no longer wanted too."""
+        return [line.task for line in self._lines if line.task]
+
+    def _is_wanted(self, task: Task) -> bool:
+        return self.recipe.release.want.get(task.data_source, 0) > 0
+
+    def is_complete(self) -> bool:
+        """Tell whether the evidence there is fills every class."""
+        return select(admit_all(self.cases(), self.recipe), self.recipe.release.want).is_complete
 
     def lines(self) -> list[PlanLine]:
         """Return all sampled lines, those without a legal graph included."""
@@ -113,7 +119,7 @@ class Stages:
 
     def probe(self) -> None:
         """Probe every task that is undecided and not probed."""
-        tasks = pending(self._open_cases(), self.recipe).probe
+        tasks = [t for t in pending(self._open_cases(), self.recipe).probe if self._is_wanted(t)]
         self._attempt("probe", [(task.task_id, probe_request(task, self.recipe)) for task in tasks])
 
     def measure(self) -> None:
@@ -125,7 +131,7 @@ class Stages:
         assert self.fleet is not None, "this stage needs a fleet"
         environment = check_machine(self.fleet, self.recipe.measure.device)
         self.folder.settle_environment(environment)
-        tasks = pending(self._open_cases(), self.recipe).measure
+        tasks = [t for t in pending(self._open_cases(), self.recipe).measure if self._is_wanted(t)]
         self._attempt(
             "measure",
             [
@@ -137,8 +143,13 @@ class Stages:
     def admit(self) -> list[Verdict]:
         """Judge all sampled tasks on the evidence there is, and store the verdicts."""
         verdicts = admit_all(self.cases(), self.recipe)
-        self.folder.write_verdicts(verdicts)
+        # By class name, so that the file does not depend on what is wanted.
+        self.folder.write_verdicts(sorted(verdicts, key=lambda each: (each.data_source, each.line)))
         return verdicts
+
+    def first_verdicts(self) -> list[Verdict]:
+        """Judge all sampled tasks under the thresholds that the run began with."""
+        return admit_all(self.cases(), self.folder.first_thresholds())
 
     def release(self, verdicts: list[Verdict]) -> Path:
         """Write the release folder of the first admitted tasks of each class.
@@ -179,22 +190,25 @@ class Stages:
         assert self.fleet is not None, "this stage needs a fleet"
         tasks = {key: request.task for key, request in requests}
         ledger = Ledger(self._attempts)
+        by_task: dict[str, list[Attempt]] = {}
+        for attempt in self._attempts:
+            by_task.setdefault(attempt.key.partition("@")[0], []).append(attempt)
         with Journal(self.folder.journal_path) as journal, Progress(len(requests), stage) as bar:
             for attempt in self.fleet.run(requests, journal, self._attempts):
                 self._attempts.append(attempt)
+                task = tasks[attempt.key]
+                by_task.setdefault(task.task_id, []).append(attempt)
                 if ledger.add(attempt):
-                    bar.update(self._label(tasks[attempt.key], attempt), hold_s=_hold_s(attempt))
+                    label = self._label(task, by_task[task.task_id])
+                    bar.update(label, hold_s=_hold_s(attempt))
 
-    def _label(self, task: Task, attempt: Attempt) -> str:
-        """Say in a word what an attempt means for its task."""
-        if attempt.fault:
-            return attempt.fault.reason
-        case = join_cases([task], self._attempts_at(task), self.folder.environment())[0]
+    def _label(self, task: Task, attempts: list[Attempt]) -> str:
+        """Say in a word what the attempts at a task mean for it."""
+        if attempts[-1].fault:
+            return attempts[-1].fault.reason
+        case = join_cases([task], attempts, self.folder.environment())[0]
         verdict = judge(case, self.recipe)
         return "ok" if verdict.status is not Status.REJECTED else str(verdict.reason)
-
-    def _attempts_at(self, task: Task) -> list[Attempt]:
-        return [a for a in self._attempts if a.key.partition("@")[0] == task.task_id]
 
 
 def _hold_s(attempt: Attempt) -> float:

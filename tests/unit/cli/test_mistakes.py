@@ -92,6 +92,22 @@ def test_missing_foreign_file(tmp_path: Path) -> None:
     assert_mistake(run_opsgen("audit", "no.py", folder=tmp_path), "no.py")
 
 
+@pytest.mark.parametrize("stage", ["probe", "measure", "admit", "release"])
+def test_stages_before_their_time(stage: str, tmp_path: Path) -> None:
+    assert_mistake(run_opsgen(stage, QUICKSTART, folder=tmp_path), "opsgen sample")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    command = f"ulimit -f 8; exec {sys.executable} -m opsgen sample {QUICKSTART}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "too large" in done.stderr
+
+
 def test_unknown_task_and_kind(tmp_path: Path) -> None:
     assert_mistake(run_opsgen("show", "deadbeef", folder=tmp_path), "deadbeef")
     assert_mistake(run_opsgen("ops", "--kind", "poling", folder=tmp_path), "poling", "pooling")

@@ -43,7 +43,7 @@ recipes = st.builds(
     release=st.builds(
         ReleaseConfig,
         want=st.dictionaries(
-            st.sampled_from(["torch#1", "torch#2"]), st.integers(0, 99), min_size=1
+            st.sampled_from(["torch#1", "torch#2"]), st.integers(1, 99), min_size=1
         ),
     ),
 )
@@ -71,9 +71,16 @@ def test_the_pipelines_are_valid(path: Path) -> None:
         ("measure.device=5", "measure.device: expected str, got int"),
         ("measure.device=tpu", "measure.device: is neither cpu nor cuda"),
         ("sample=3", "sample: is a section; write [sample]"),
-        ("sample.target_ms=[3.0, 1.0]", "sample.target_ms: wants 0 < low <= high"),
+        ("sample.target_ms=[3.0, 1.0]", "sample.target_ms: wants low <= high"),
+        ("sample.dtypes={float32=-1.0}", "sample.dtypes[...]: expected float >= 0.0"),
+        ("sample.dags=1.5", "sample.dags: expected float <= 1.0"),
+        ("measure.max_s_per_mode=-1", "measure.max_s_per_mode: expected float > 0.0"),
+        ("fleet.recycle_after=0", "fleet.recycle_after: expected int >= 1"),
+        ("fleet.deadlines_s={eagr=1.0}", "fleet.deadlines_s: eagr is none of start, probe"),
+        ('release.split={"a/b"=1.0}', "release.split: has a name"),
+        ('release.want={"torch#1"=0}', "release.want: wants nothing"),
         ("seed=x", "seed: expected int, got str"),
-        ("release.want={}", "release.want: names no class"),
+        ("release.want={}", "release.want: wants nothing"),
     ],
 )
 def test_mistakes_are_named_with_key_and_nearest(override: str, message: str) -> None:
@@ -89,6 +96,11 @@ def test_mistakes_are_named_with_key_and_nearest(override: str, message: str) ->
 def test_malformed_overrides_are_named(override: str) -> None:
     with pytest.raises(UsageError, match="--set"):
         read_recipe(QUICKSTART, (override,))
+
+
+def test_deadlines_left_out_keep_their_default() -> None:
+    recipe = read_recipe(QUICKSTART, ("fleet.deadlines_s={compile=7}",))
+    assert recipe.fleet.deadlines_s == {**FleetConfig().deadlines_s, "compile": 7.0}
 
 
 def test_unreadable_recipes_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from opsgen.records import Attempt, PlanLine, decode_line
+from opsgen.run import RunFolder, Stages
 
 pytestmark = pytest.mark.check
 
@@ -151,6 +153,23 @@ def test_admit_alone_says_what_another_threshold_changes(finished: Path) -> None
     assert "torch#2" in short.stderr
 
 
+def test_wanting_less_keeps_the_other_verdicts(finished: Path) -> None:
+    before = {path.name: path.read_bytes() for path in _run_folder(finished).glob("verdicts-*")}
+    done = opsgen(finished, "admit", "small.toml", "--set", 'release.want={"torch#1"=1}')
+    assert done.returncode == 0, done.stderr
+    assert {
+        path.name: path.read_bytes() for path in _run_folder(finished).glob("verdicts-*")
+    } == before
+
+
+def test_a_lost_journal_is_noticed(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / _run_folder(finished).name
+    shutil.copytree(_run_folder(finished), copy)
+    assert Stages(RunFolder.at(copy)).is_complete()
+    (copy / "journal.jsonl").write_bytes(b"")
+    assert not Stages(RunFolder.at(copy)).is_complete()
+
+
 def test_show_prints_the_certificate(finished: Path) -> None:
     lines = read_jsonl(_run_folder(finished) / "tasks.jsonl", PlanLine)
     task = next(line.task for line in lines if line.task)
@@ -158,6 +177,9 @@ def test_show_prints_the_certificate(finished: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert task.task_id in shown.stdout
     assert "class Model" in shown.stdout
+    assert "admitted" in shown.stdout or "rejected" in shown.stdout
+    told = json.loads(opsgen(finished, "show", task.task_id, "--json").stdout)
+    assert told["verdict"]["task_id"] == told["case"]["task"]["task_id"] == task.task_id
 
 
 def test_an_interrupted_run_resumes_to_the_same_release(finished: Path, tmp_path: Path) -> None:

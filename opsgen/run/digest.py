@@ -1,0 +1,46 @@
+"""The digest that names a run: everything that determines what is sampled and seen."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+import opsgen
+from opsgen.recipe import Recipe
+from opsgen.records import digest
+from opsgen.sampler import calibration_digest
+
+# Rooms whose source determines tasks or evidence. What is built on evidence is left out:
+# verdicts and releases are made anew from it.
+_ROOMS = ("ops", "sampler", "render", "source", "verify", "device", "jobs")
+
+
+def run_digest(recipe: Recipe) -> str:
+    """Return a digest of all that determines evidence: not numbers wanted, nor worker counts."""
+    return digest(
+        recipe.seed,
+        recipe.sample,
+        recipe.probe,
+        recipe.measure,
+        recipe.fleet.deadlines_s,
+        recipe.fleet.memory_limit_gib,
+        calibration_digest(recipe.sample.calibration),
+        source_digest(),
+        opsgen.__version__,
+    )
+
+
+@cache
+def source_digest() -> str:
+    """Return a digest of the source that samples and looks.
+
+    Runs made before a change of it are kept apart from runs made after it: the
+    same line could be another task, or the same task be seen with other eyes.
+    """
+    root = Path(__file__).parents[1]
+    state = hashlib.blake2b(digest_size=8)
+    for room in _ROOMS:
+        for path in sorted((root / room).glob("*.py")):
+            state.update(path.read_bytes())
+    return state.hexdigest()
