@@ -1,4 +1,4 @@
-"""Markers, hypothesis profiles and the visible skip of GPU tests."""
+"""Hypothesis profiles, the visible skip of GPU tests, and what tests measured."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the figures that tests noted with `record_property`."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {name}: {value}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
@@ -66,7 +66,9 @@ def requests() -> Iterator[tuple[str, MeasureRequest]]:
 
 
 @pytest.mark.slow
-def test_memory_is_bounded_over_five_hundred_compiles(tmp_path: Path) -> None:
+def test_memory_is_bounded_over_five_hundred_compiles(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     config = FleetConfig(children_per_device=2, recycle_after=RECYCLE_AFTER)
     with (
         Fleet(config, "cpu") as fleet,
@@ -79,6 +81,7 @@ def test_memory_is_bounded_over_five_hundred_compiles(tmp_path: Path) -> None:
     tasks_by_child: dict[int, int] = {}
     for attempt in attempts:
         tasks_by_child[attempt.pid] = tasks_by_child.get(attempt.pid, 0) + 1
-    print(f"peak of a child {watch.peak_bytes >> 20} MiB, tasks by child {tasks_by_child}")
+    record_property("peak of a child, MiB", watch.peak_bytes >> 20)
+    record_property("tasks by child", sorted(tasks_by_child.values()))
     assert max(tasks_by_child.values()) == RECYCLE_AFTER
     assert watch.peak_bytes < MAX_CHILD_BYTES
