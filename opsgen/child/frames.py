@@ -1,8 +1,9 @@
 """Messages between a supervisor and its child, as length-prefixed msgpack frames.
 
 They cross on a private socket, so nothing that a task or a library prints can
-break the protocol. Bytes may arrive in any portions; a frame that is oversized
-or no message at all raises `FrameError`, after which the channel is useless.
+break the protocol. Bytes may arrive in any portions. Whatever does not begin
+like a frame, is oversized or no message raises `FrameError` at its first bytes,
+after which the channel is useless.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from opsgen.records import Evidence, Fault, Record, Request
 MAX_FRAME_BYTES = 64 << 20
 """Larger frames are refused by both sides: an answer is a few kilobytes."""
 
-_HEADER = struct.Struct(">I")
+# Stray bytes would otherwise pass for the length of a frame that never ends, and
+# swallow the answer: seen as a timeout, minutes later.
+MAGIC = b"\xf5ops"
+_HEADER = struct.Struct(">4sI")
 
 
 class FrameError(Exception):
@@ -93,7 +97,7 @@ def encode_frame(message: Message) -> bytes:
         body = _ENCODER.encode(_valid_text(msgspec.to_builtins(message)))
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"a message of {len(body):,} bytes exceeds {MAX_FRAME_BYTES:,}")
-    return _HEADER.pack(len(body)) + body
+    return _HEADER.pack(MAGIC, len(body)) + body
 
 
 class FrameReader:
@@ -117,7 +121,9 @@ class FrameReader:
         messages: list[Message] = []
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
-            (size,) = _HEADER.unpack_from(self._buffer, start)
+            magic, size = _HEADER.unpack_from(self._buffer, start)
+            if magic != MAGIC:
+                raise FrameError(f"{magic!r} begins no frame")
             if size > MAX_FRAME_BYTES:
                 raise FrameError(f"a frame announces {size:,} bytes")
             end = start + _HEADER.size + size
@@ -126,6 +132,8 @@ class FrameReader:
             messages.append(_decode(bytes(self._buffer[start + _HEADER.size : end])))
             start = end
         del self._buffer[:start]
+        if not MAGIC.startswith(bytes(self._buffer[: len(MAGIC)])):
+            raise FrameError(f"{bytes(self._buffer[:16])!r} begins no frame")
         return messages
 
 
