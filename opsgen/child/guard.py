@@ -1,31 +1,122 @@
-"""What of a child's state one job must hand on to the next unchanged."""
+"""What of a child's state one job must hand on to the next unchanged.
+
+A `Keeper` looks after one piece of it. Keepers of the interpreter are in
+`interpreter` and `leftovers`; those of libraries that this room must not import
+come from `opsgen.jobs.state`, found by name once such a library is loaded.
+"""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import operator
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Check = Callable[[], Iterable[str]]
+"""Puts a piece of state back, and names each change that putting back may not have undone."""
+
+Keeper = Callable[[], Check]
+"""Takes note of a piece of state before a job."""
+
+_MAX_NAMED = 5
 
 
 class StateGuard:
-    """Compares interpreter state from before a job with that after it.
+    """State from before a job, put back after it.
 
-    The recursion limit is put back: `torch.compile` itself raises it, and a
-    child must not be replaced for that. Any other difference spoils the
-    process: it is replaced, so no later task can be affected.
+    A change that nothing else can have picked up (a flag, a generator's state)
+    is put back and forgotten. Any other spoils the process: it is put back all
+    the same, so that the job's own answer can be sent, and then the process is
+    replaced. Takes about 2 ms a job with torch loaded.
     """
 
-    def __init__(self) -> None:
-        self._folder = _working_folder()
-        self._recursion_limit = sys.getrecursionlimit()
+    def __init__(self, keepers: Sequence[Keeper]) -> None:
+        self._checks = [keep() for keep in keepers]
 
-    def difference(self) -> str | None:
-        """Return what changed since this object was made; None if nothing."""
-        sys.setrecursionlimit(self._recursion_limit)
-        return None if _working_folder() == self._folder else "changed the working folder"
+    def restore(self) -> str | None:
+        """Put everything back; return what spoils the process, None if nothing does."""
+        changes = [change for check in self._checks for change in check()]
+        if len(changes) > _MAX_NAMED:
+            changes[_MAX_NAMED:] = [f"{len(changes) - _MAX_NAMED} more"]
+        return ", ".join(changes) or None
 
 
-def _working_folder() -> Path | None:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return None
+def keep_value(
+    name: str,
+    read: Callable[[], Any],
+    write: Callable[[Any], object],
+    *,
+    leaves_traces: bool = False,
+) -> Keeper:
+    """Return a keeper of one value.
+
+    Args:
+        name: What it is, for the reason.
+        read: Returns the value; values are compared with `==`.
+        write: Sets it.
+        leaves_traces: Others may have picked the changed value up meanwhile.
+    """
+
+    def keep() -> Check:
+        before = read()
+
+        def check() -> Iterable[str]:
+            if read() == before:
+                return
+            write(before)
+            if leaves_traces or read() != before:
+                yield f"changed {name}"
+
+        return check
+
+    return keep
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+def keep_namespaces(
+    list_namespaces: Callable[[], Iterable[tuple[str, Any]]],
+    is_own: Callable[[Any], bool] = _never,
+) -> Keeper:
+    """Return a keeper of the names in modules and classes: nothing in them may be replaced.
+
+    Args:
+        list_namespaces: Returns pairs of a name and a module or class.
+        is_own: Tells what a library puts there itself, when it is first used: that may stay.
+    """
+
+    def keep() -> Check:
+        before = [(name, owner, dict(vars(owner))) for name, owner in list_namespaces()]
+
+        def check() -> Iterable[str]:
+            for name, owner, names in before:
+                if not _are_same(vars(owner), names):
+                    yield from _put_back(name, owner, names, is_own)
+
+        return check
+
+    return keep
+
+
+def _are_same(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
+    # In C: torch's names are some ten thousand. Another order only costs the slow way.
+    return len(now) == len(before) and all(map(operator.is_, now.values(), before.values()))
+
+
+def _put_back(
+    name: str, owner: Any, before: dict[str, Any], is_own: Callable[[Any], bool]
+) -> Iterable[str]:
+    now = dict(vars(owner))
+    for key, value in before.items():
+        if key in now and (now[key] is value or is_own(now[key])):
+            continue
+        setattr(owner, key, value)
+        yield f"replaced {name}.{key}"
+    for key in now.keys() - before.keys():
+        # Modules imported late show up in their package; names with an underscore are caches.
+        is_cache = isinstance(now[key], types.ModuleType) or key.startswith("_")
+        if not is_cache and not is_own(now[key]):
+            delattr(owner, key)
+            yield f"added {name}.{key}"

@@ -53,18 +53,18 @@ class _Flock:
 
     def try_lock(self) -> bool:
         try:
-            fcntl.flock(self._open(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.open(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
     def lock(self) -> None:
-        fcntl.flock(self._open(), fcntl.LOCK_EX)
+        fcntl.flock(self.open(), fcntl.LOCK_EX)
 
     def unlock(self) -> None:
-        fcntl.flock(self._open(), fcntl.LOCK_UN)
+        fcntl.flock(self.open(), fcntl.LOCK_UN)
 
-    def _open(self) -> int:
+    def open(self) -> int:
         if self._descriptor is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, 0o600)
@@ -124,6 +124,10 @@ class DeviceLease:
         """Seconds held through this object since the last reset, up to now if held."""
         now_s = time.monotonic()
         return self._hold_s + (now_s - self._since_s if self._since_s is not None else 0.0)
+
+    def prepare(self) -> None:
+        """Open the lease's file now instead of in the first hold."""
+        self._flock.open()
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

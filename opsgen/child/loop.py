@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import gc
@@ -11,9 +12,11 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+from opsgen.child import interpreter, leftovers
 from opsgen.child.context import JobContext
 from opsgen.child.deadline import START_STAGE
 from opsgen.child.faults import SPOILING_REASONS, fault_of
@@ -27,18 +30,21 @@ from opsgen.child.frames import (
     Ready,
     Result,
 )
-from opsgen.child.guard import StateGuard
+from opsgen.child.guard import Check, Keeper, StateGuard
 from opsgen.child.lease import DeviceLease
 from opsgen.errors import MeasureError
 from opsgen.records import Evidence, Request
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE_ADJ = "900"
+_WATCHED_LIBRARY = "torch"
+_STATE_MODULE = "opsgen.jobs.state"
 
 
 def main(arguments: list[str]) -> None:
-    """Serve jobs; `arguments` are those of `opsgen.child.process.start`."""
-    descriptor, parent, device, device_id, lease_dir = arguments
+    """Serve jobs; `arguments` are those of `opsgen.child.process.Process`."""
+    descriptor, parent, device, device_id, lease_dir, *preload = arguments
     end = _take_socket(int(descriptor))
     _tie_to(int(parent))
     channel = Channel(end)
@@ -47,11 +53,14 @@ def main(arguments: list[str]) -> None:
         Path(lease_dir),
         lambda is_waiting: channel.send(LeaseWait(is_waiting=is_waiting)),
     )
+    lease.prepare()
+    _preload(preload, device)
     channel.send(Ready(pid=os.getpid()))
+    server = _Server()
     while (message := channel.receive()) is not None:
         if isinstance(message, Job):
             context = JobContext(device, lease, channel.send)
-            answer = _serve(message.request, context)
+            answer = server.serve(message.request, context)
             try:
                 channel.send(answer)
             except (FrameError, TypeError, OverflowError) as error:
@@ -61,20 +70,32 @@ def main(arguments: list[str]) -> None:
     os._exit(0)
 
 
-def _serve(request: Request, context: JobContext) -> Message:
-    guard = StateGuard()
-    try:
-        evidence = _run(request, context)
-    except BaseException as error:  # noqa: BLE001 - whatever escapes a job is its fault, as data
-        fault = fault_of(error, context.current_stage)
-    else:
-        return Result(evidence=evidence, spoiled=context.spoiled or guard.difference())
-    gc.collect()  # A traceback has kept the task's tensors alive until here.
-    spoiled = fault.detail if fault.reason in SPOILING_REASONS else None
-    return Failed(fault=fault, spoiled=context.spoiled or spoiled or guard.difference())
+class _Server:
+    """Does jobs, and leaves the process after each as it was before it."""
+
+    def __init__(self) -> None:
+        self._keepers = (*interpreter.keepers(), *leftovers.keepers())
+
+    def serve(self, request: Request, context: JobContext) -> Message:
+        """Return the answer to one request."""
+        guard = StateGuard(())
+        try:
+            job = _load(request, context)
+            # Only now: what a job's own imports change is no change.
+            guard = StateGuard((*self._keepers, *_library_keepers()))
+            evidence = _run(job, request, context)
+        except BaseException as error:  # noqa: BLE001 - whatever escapes a job is its fault, as data
+            fault = fault_of(error, context.current_stage)
+        else:
+            changed = guard.restore()
+            return Result(evidence=evidence, spoiled=context.spoiled or changed)
+        gc.collect()  # A traceback has kept the task's tensors alive until here.
+        changed = guard.restore()
+        spoiled = fault.detail if fault.reason in SPOILING_REASONS else context.spoiled
+        return Failed(fault=fault, spoiled=spoiled or changed)
 
 
-def _run(request: Request, context: JobContext) -> Evidence:
+def _load(request: Request, context: JobContext) -> Any:
     tag = str(request.__struct_config__.tag)
     context.stage(START_STAGE)
     try:
@@ -82,11 +103,40 @@ def _run(request: Request, context: JobContext) -> Evidence:
     except ImportError as error:
         raise MeasureError(f"the job {tag!r} cannot be loaded here: {error}") from error
     context.stage(tag)
+    return job
+
+
+def _run(job: Any, request: Request, context: JobContext) -> Evidence:
     evidence = job.run(request, context)
     if not isinstance(evidence, get_args(Evidence)):
-        raise MeasureError(f"the job {tag!r} answered {type(evidence).__name__}, no evidence")
+        raise MeasureError(f"{job.__name__} answered {type(evidence).__name__}, no evidence")
     answer: Evidence = evidence
     return answer
+
+
+def _preload(tags: list[str], device: str) -> None:
+    for tag in tags:
+        # What is wrong with a job it says when it is asked for.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"opsgen.jobs.{tag}")
+    if _WATCHED_LIBRARY in sys.modules:
+        importlib.import_module(_STATE_MODULE).warm(device)
+
+
+def _library_keepers() -> tuple[Keeper, ...]:
+    """Return keepers of the library that jobs load and this room does not know."""
+    if _WATCHED_LIBRARY not in sys.modules:
+        return (_keep_unloaded,)
+    keepers: tuple[Keeper, ...] = importlib.import_module(_STATE_MODULE).KEEPERS
+    return keepers
+
+
+def _keep_unloaded() -> Check:
+    def check() -> Iterator[str]:
+        if _WATCHED_LIBRARY in sys.modules:
+            yield f"loaded {_WATCHED_LIBRARY} behind the job's back"
+
+    return check
 
 
 def _take_socket(descriptor: int) -> socket.socket:
@@ -101,7 +151,10 @@ def _take_socket(descriptor: int) -> socket.socket:
 def _tie_to(parent: int) -> None:
     """Die with the supervisor, be the first to go when memory runs out, dump no core."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # Helpers that lose their parent come to us, where the supervisor finds them.
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     if os.getppid() != parent:
         os._exit(0)

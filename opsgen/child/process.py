@@ -8,22 +8,19 @@ without end can fill neither a disk nor a terminal.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import selectors
-import shutil
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 import opsgen
-from opsgen.child.frames import FrameReader, Message, encode_frame
+from opsgen.child.folders import owned_folder, sweep_folders
+from opsgen.child.frames import FrameError, FrameReader, Message, Ready, encode_frame
+from opsgen.child.kin import MARK, ProcessTable, end_all, kin_of
 from opsgen.child.lease import default_directory
 from opsgen.recipe import FleetConfig
 from opsgen.records import Record
@@ -31,8 +28,12 @@ from opsgen.records import Record
 MAX_LOG_BYTES = 32 << 10
 NUM_LOG_LINES = 40
 MAX_WAIT_FOR_DEATH_S = 10.0
+FOLDER_PREFIX = "opsgen-child-"
 
+_TABLE_AGE_S = 0.2
+_TABLE = ProcessTable(_TABLE_AGE_S)
 _CHUNK_BYTES = 1 << 20
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 _ALLOCATOR_KEYS = ("MALLOC_TRIM_THRESHOLD_",)
 _THREAD_KEYS = (
     "OMP_NUM_THREADS",
@@ -64,28 +65,36 @@ class Unkillable(Exception):  # noqa: N818 - the machine's state, not an error o
 
 
 class Process:
-    """A started child. All methods belong to the thread that started it.
+    """A started child, used by one thread at a time.
 
-    That thread must live as long as the child: Linux delivers the
-    parent-death signal when the starting thread ends.
+    The thread that started it must live as long as the child: Linux delivers
+    the parent-death signal when that thread ends.
+
+    Args:
+        config: How to start it.
+        preload: Jobs that it loads before it says that it is ready.
+
+    Attributes:
+        peak_rss_bytes: Most memory that a look, or its death, has shown.
     """
 
-    def __init__(self, config: ChildConfig) -> None:
+    def __init__(self, config: ChildConfig, preload: tuple[str, ...] = ()) -> None:
+        self.peak_rss_bytes = 0
+        self._seen: dict[int, float] = {}
         self.started_s = time.monotonic()
         self._reader = FrameReader()
         self._outgoing = bytearray()
         self._log = bytearray()
         self._is_hung_up = False
         with contextlib.ExitStack() as stack:
-            folder = tempfile.mkdtemp(prefix="opsgen-child-", dir=config.work_dir)
-            self.folder = Path(folder)
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            _sweep_once(config.work_dir)
+            self.folder = stack.enter_context(owned_folder(FOLDER_PREFIX, config.work_dir))
             self._end, theirs = socket.socketpair()
             stack.callback(self._end.close)
             self._log_end, log_theirs = os.pipe()
             stack.callback(os.close, self._log_end)
             try:
-                self._popen = _spawn(config, self.folder, theirs.fileno(), log_theirs)
+                self._popen = _spawn(config, self.folder, (theirs.fileno(), log_theirs), preload)
             finally:
                 theirs.close()
                 os.close(log_theirs)
@@ -101,6 +110,11 @@ class Process:
     def is_hung_up(self) -> bool:
         """The child closed the channel, mostly by dying."""
         return self._is_hung_up
+
+    @property
+    def is_gone(self) -> bool:
+        """It is dead and was reaped."""
+        return self._popen.returncode is not None
 
     def send(self, message: Message) -> None:
         """Queue a message; `receive` does the sending, so a stuck child cannot block us."""
@@ -126,6 +140,14 @@ class Process:
                 messages += self._read()
         return messages
 
+    def is_quiet(self) -> bool:
+        """Tell whether a child between jobs is there and has said no more than that it is ready."""
+        try:
+            messages = self.receive(0.0)
+        except FrameError:
+            return False
+        return not self._is_hung_up and all(isinstance(message, Ready) for message in messages)
+
     def has_exited(self) -> bool:
         """Tell whether the process is dead; it stays a zombie, so its id is not reused."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -133,15 +155,15 @@ class Process:
             self._popen.returncode is not None or os.waitid(os.P_PID, self.pid, flags) is not None
         )
 
-    def rss_bytes(self) -> int:
-        """Return the resident memory of the child and its helpers."""
-        total = 0
-        for pid in _members(self.pid):
-            try:
-                total += psutil.Process(pid).memory_info().rss
-            except psutil.Error:
-                continue
-        return total
+    def look(self) -> tuple[int, int]:
+        """Return how many processes the child and its helpers are, and their resident memory."""
+        entries = _TABLE.entries()
+        kin = kin_of(self.pid, entries)
+        self._seen |= {pid: entries[pid].birth for pid in kin}
+        family = [entries[pid] for pid in (self.pid, *kin) if pid in entries]
+        rss_bytes = sum(entry.rss_bytes for entry in family)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, rss_bytes)
+        return len(family), rss_bytes
 
     def clear_log(self) -> None:
         """Forget what was printed so far: it belongs to an earlier job."""
@@ -163,14 +185,21 @@ class Process:
         # The leader is not reaped before the others are signalled: until then
         # neither its id nor the group's can belong to anyone else.
         if self._popen.returncode is None:
-            os.killpg(self.pid, signal.SIGKILL)
-            for pid in _members(self.pid):
-                _send_kill(pid)
-            try:
-                self._popen.wait(MAX_WAIT_FOR_DEATH_S)
-            except subprocess.TimeoutExpired as error:
-                raise Unkillable(f"process {self.pid} outlived SIGKILL") from error
-        return self._popen.returncode
+            end_all(self.pid, str(self.folder), self._seen.items())
+            self._reap()
+        return int(self._popen.returncode)
+
+    def _reap(self) -> None:
+        give_up_s = time.monotonic() + MAX_WAIT_FOR_DEATH_S
+        while not self.has_exited():
+            if time.monotonic() > give_up_s:
+                raise Unkillable(f"process {self.pid} outlived SIGKILL")
+            time.sleep(0.001)
+        # Not by Popen, which would not tell the peak. It starts at the supervisor's own
+        # size, which Linux lets a new process inherit.
+        _, status, usage = os.wait4(self.pid, 0)
+        self.peak_rss_bytes = max(self.peak_rss_bytes, usage.ru_maxrss * _MAXRSS_BYTES)
+        self._popen.returncode = os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
         """Kill the child, free everything and remove its work folder."""
@@ -211,9 +240,19 @@ class Process:
         del self._log[:-MAX_LOG_BYTES]
 
 
-def _spawn(config: ChildConfig, folder: Path, channel: int, log: int) -> subprocess.Popen[bytes]:
+@functools.cache
+def _sweep_once(work_dir: str | None) -> None:
+    """Remove, once in a process, what killed supervisors left behind."""
+    sweep_folders(FOLDER_PREFIX, work_dir)
+
+
+def _spawn(
+    config: ChildConfig, folder: Path, ends: tuple[int, int], preload: tuple[str, ...]
+) -> subprocess.Popen[bytes]:
+    channel, log = ends
     lease_dir = config.lease_dir or str(default_directory())
     arguments = [str(channel), str(os.getpid()), config.device, config.device_id, lease_dir]
+    arguments += preload
     return subprocess.Popen(
         # -P: the working folder, which tasks write to, must not shadow modules.
         [sys.executable, "-P", "-m", "opsgen.child", *arguments],
@@ -242,22 +281,6 @@ def child_environment(config: ChildConfig, folder: Path) -> dict[str, str]:
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(search_path),
         "PYTHONUNBUFFERED": "1",
+        MARK: str(folder),
     }
     return environment | dict.fromkeys(_THREAD_KEYS, str(config.num_threads))
-
-
-def _members(leader: int) -> Iterator[int]:
-    """Yield the processes in the group or the session that `leader` leads."""
-    for pid in psutil.pids():
-        try:
-            if leader in (os.getpgid(pid), os.getsid(pid)):
-                yield pid
-        except (ProcessLookupError, PermissionError):
-            continue
-
-
-def _send_kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

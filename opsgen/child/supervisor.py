@@ -6,7 +6,6 @@ with evidence or with a fault; the supervisor never raises for either.
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 import traceback
@@ -16,9 +15,11 @@ from types import TracebackType
 import msgspec
 
 from opsgen.child.deadline import START_STAGE, StageClock
+from opsgen.child.endings import ending_of, num_oom_kills
 from opsgen.child.faults import MAX_DETAIL_CHARS, NUM_LOG_LINES
 from opsgen.child.frames import Failed, FrameError, Job, LeaseWait, Message, Ready, Result, Stage
 from opsgen.child.process import ChildConfig, Process, Unkillable
+from opsgen.child.spare import Spare
 from opsgen.errors import reason_for
 from opsgen.records import Evidence, Fault, Request
 
@@ -27,6 +28,12 @@ WATCH_S = 0.25
 
 MAX_EXIT_S = 2.0
 """How long a child that hung up may take to be gone."""
+
+MAX_PROCESSES = 128
+"""A child with more helpers is killed: a compiler needs a handful.
+
+Not `RLIMIT_NPROC`, which counts all of a user's threads and spares root.
+"""
 
 _MAX_RESTING_SHARE = 0.5  # Of the memory limit: more than that between jobs is a leak.
 
@@ -50,10 +57,16 @@ class Child:
     The process starts with the first job, and serves until it has done
     `recycle_after` jobs, is too old or too fat, was spoiled, or died. Use it
     from one thread only, one that outlives it; `close` may come from any.
+
+    Args:
+        config: How its processes are started and supervised.
+        spare: Where to take a warm process from, started with the same config.
     """
 
-    def __init__(self, config: ChildConfig) -> None:
+    def __init__(self, config: ChildConfig, spare: Spare | None = None) -> None:
         self.config = config
+        self._spare = spare
+        self._num_oom_kills = 0
         self.pid = 0
         self.num_starts = 0
         self._process: Process | None = None
@@ -118,17 +131,20 @@ class Child:
         if self._process is not None and self._must_replace(self._process, is_fresh):
             self._drop()
         if self._process is None:
-            self._process = Process(self.config)
+            self._process = (self._spare and self._spare.take()) or Process(self.config)
             self.num_starts += 1
             self._num_jobs = 0
         process = self._process
         self.pid = process.pid
         self._num_jobs += 1
+        self._num_oom_kills = num_oom_kills()
         process.clear_log()
         process.send(Job(request=request))
         answer = self._watch(process, clock, lambda: self._is_closing or is_cancelled())
         if answer.spoiled is not None:
             self._drop()
+        if self._spare is not None:
+            self._spare.prepare(str(request.__struct_config__.tag))
         return answer.evidence if isinstance(answer, Result) else _not_while_starting(answer.fault)
 
     def _watch(
@@ -153,26 +169,48 @@ class Child:
                     return answer
             # A helper that outlived the child can keep the channel open.
             if process.is_hung_up or (has_exited and not messages):
-                raise _Ended("crash", _exit_of(process))
+                raise self._end_of(process)
 
     def _look(self, process: Process, is_cancelled: Callable[[], bool]) -> None:
         if is_cancelled():
             raise _Ended("worker_lost", "the run was stopped")
         limit_gib = self.config.fleet.memory_limit_gib
-        rss_gib = process.rss_bytes() / 2**30
+        num_processes, rss_bytes = process.look()
+        if num_processes > MAX_PROCESSES:
+            # Asked first: forked helpers share memory that is counted for each of them.
+            detail = f"{num_processes} processes, the limit is {MAX_PROCESSES}"
+            raise _Ended("crash", detail)
+        rss_gib = rss_bytes / 2**30
         if rss_gib > limit_gib:
             detail = f"{rss_gib:.1f} GiB resident, the limit is {limit_gib:g} GiB"
             raise _Ended("host_oom", detail)
 
+    def _end_of(self, process: Process) -> _Ended:
+        """Return how a child that hung up ended; it is dead afterwards in any case."""
+        give_up_s = time.monotonic() + MAX_EXIT_S
+        while not process.has_exited():
+            if time.monotonic() > give_up_s:
+                process.kill()
+                return _Ended("crash", "closed its channel and went on")
+            time.sleep(0.002)
+        code = process.kill()
+        reason, detail = ending_of(
+            code,
+            peak_bytes=process.peak_rss_bytes,
+            limit_bytes=self.config.fleet.memory_limit_gib * 2**30,
+            is_oom_likely=num_oom_kills() > self._num_oom_kills,
+        )
+        return _Ended(reason, detail)
+
     def _must_replace(self, process: Process, is_fresh: bool) -> bool:
         fleet = self.config.fleet
         return (
-            process.is_hung_up
+            not process.is_quiet()
             or process.has_exited()
             or (is_fresh and self._num_jobs > 0)
             or self._num_jobs >= fleet.recycle_after
             or time.monotonic() - process.started_s > fleet.max_child_age_s
-            or process.rss_bytes() > _MAX_RESTING_SHARE * fleet.memory_limit_gib * 2**30
+            or process.look()[1] > _MAX_RESTING_SHARE * fleet.memory_limit_gib * 2**30
         )
 
     def _fault(self, reason: str, detail: str, stage: str) -> Fault:
@@ -222,17 +260,3 @@ def _note(message: Message, clock: StageClock) -> Result | Failed | None:
         case _:
             raise _Ended("crash", "garbage on its channel: a message that no child sends")
     return None
-
-
-def _exit_of(process: Process) -> str:
-    """Return how the child ended, waiting for it; it is dead afterwards in any case."""
-    give_up_s = time.monotonic() + MAX_EXIT_S
-    while not process.has_exited():
-        if time.monotonic() > give_up_s:
-            process.kill()
-            return "closed its channel and went on"
-        time.sleep(0.002)
-    code = process.kill()
-    if code >= 0:
-        return f"exit code {code}"
-    return f"signal {-code} ({signal.Signals(-code).name})"
