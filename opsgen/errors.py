@@ -63,6 +63,12 @@ _TABLE = (
     Reason("host_oom", "rejected", 1, "The process outgrew its memory limit, twice."),
     Reason("cuda_sticky", "rejected", 1, "The task broke the CUDA context, twice."),
     Reason(
+        "crash_loop",
+        "rejected",
+        0,
+        "Whatever ran the task went down with it, three times, at last with nothing beside it.",
+    ),
+    Reason(
         "gpu_oom", "deferred", 1, "The device's memory did not suffice, alone on the device too."
     ),
     Reason("infrastructure", "deferred", 5, "The machine or opsgen itself failed, not the task."),

@@ -9,17 +9,18 @@ from collections.abc import Callable
 import typer
 
 import opsgen
-from opsgen.cli import auditing, looking, recipes
-from opsgen.errors import UsageError
+from opsgen.cli import auditing, looking, recipes, working
+from opsgen.errors import MeasureError, UsageError
 
 _MISTAKE = 2
+_MACHINE = 3
 _INTERRUPTED = 130
 
 app = typer.Typer(
     name="opsgen",
     help="Generate, measure, certify and release operator-fusion tasks for GPU-kernel training.",
     epilog="Exit codes: 0 done; 1 something was deferred by a fault of the machine; 2 a mistake, "
-    "told in one line; 130 interrupted, and the same command resumes.",
+    "told in one line; 3 the machine or the fleet failed, 130 interrupted: the same command resumes.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -35,6 +36,12 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except UsageError as error:
             print(f"opsgen: {error}", file=sys.stderr)
             raise typer.Exit(_MISTAKE) from None
+        except BrokenPipeError:
+            # Whoever read the output has seen enough.
+            raise typer.Exit from None
+        except (MeasureError, OSError) as error:
+            print(f"opsgen: {str(error).partition(chr(10))[0]}", file=sys.stderr)
+            raise typer.Exit(_MACHINE) from None
         except KeyboardInterrupt:
             print("opsgen: interrupted; the same command resumes", file=sys.stderr)
             raise typer.Exit(_INTERRUPTED) from None
@@ -51,7 +58,13 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         recipes.admit,
         recipes.release,
     ),
-    "Tasks and machines": (auditing.audit, looking.show, looking.ops, looking.doctor),
+    "Tasks and machines": (
+        auditing.audit,
+        looking.show,
+        looking.ops,
+        looking.doctor,
+        working.worker,
+    ),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -1,4 +1,9 @@
-"""Where the workers are: a cluster of this machine's own, or a scheduler that runs elsewhere."""
+"""Where the workers are: a cluster of this machine's own, or a scheduler that runs elsewhere.
+
+A scheduler elsewhere is `dask scheduler` from an environment with the same
+opsgen, and should serve nothing else meanwhile: `DASK_CONFIG` says how it has
+to be set up, and `open_cluster` sets what can be set on a running one.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,31 @@ import importlib.util
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Scheduler
 
 from opsgen.child import list_gpus
+from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.errors import MeasureError, UsageError
+from opsgen.fleet.versions import check_versions
 from opsgen.fleet.worker import ChildrenPlugin
 
+FOLDER_PREFIX = "opsgen-fleet-"
 MAX_CLOSE_S = 4.0
+MAX_WAIT_FOR_SCHEDULER_S = 15.0
 MAX_WAIT_FOR_WORKERS_S = 60.0
 
-# Dask retries nothing on its own account: the journal counts attempts. One dying
-# worker must not condemn the jobs that merely sat beside it (20 deaths instead of
-# 3), and nothing may be queued on a worker that cannot start it at once.
-_DASK_CONFIG = {
-    "distributed.scheduler.allowed-failures": 20,
+_MAX_FAILURES = 0
+_SATURATION = 1.0
+
+DASK_CONFIG = {
+    # Dask retries nothing on its own account: every loss is an attempt in the journal,
+    # and the fleet retries the jobs that merely sat beside a dying worker itself.
+    "distributed.scheduler.allowed-failures": _MAX_FAILURES,
+    # Nothing may wait on a worker that cannot start it at once.
     "distributed.scheduler.work-stealing": False,
-    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.worker-saturation": _SATURATION,
     "distributed.scheduler.worker-ttl": "60s",
     "distributed.worker.profile.enabled": False,
     "distributed.comm.timeouts.connect": "60s",
@@ -42,12 +52,10 @@ class Cluster:
     Attributes:
         client: Dask's client.
         dashboard: Address of Dask's dashboard; None where bokeh is not installed.
-        work_dir: Folder for the children's work; None where workers choose their own.
     """
 
     client: Client
     dashboard: str | None
-    work_dir: Path | None
     _stack: ExitStack
 
     def close(self) -> None:
@@ -59,33 +67,44 @@ def open_cluster(device: str, children_per_device: int, scheduler: str | None) -
     """Start workers on this machine, or join the ones of a scheduler.
 
     Raises:
-        UsageError: There is no such device here.
-        MeasureError: The scheduler cannot be reached or has no workers.
+        UsageError: There is no such device here, or no scheduler there, or one with
+            other versions.
+        MeasureError: The scheduler has no workers.
     """
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(_DASK_CONFIG))
+        stack.enter_context(dask.config.set(DASK_CONFIG))
         if scheduler is None:
-            client, work_dir = _start(stack, device, children_per_device)
+            client = _start(stack, device, children_per_device)
         else:
-            client, work_dir = _join(stack, scheduler), None
+            client = _join(stack, scheduler)
         plugin = ChildrenPlugin(is_local=scheduler is None)
         client.register_plugin(plugin)
         if scheduler is not None:
             # Foreign workers live on; our children there must not.
-            stack.callback(client.unregister_worker_plugin, plugin.name)
+            stack.callback(_unregister, client, plugin.name)
         has_dashboard = importlib.util.find_spec("bokeh") is not None
         dashboard = str(client.dashboard_link) if has_dashboard else None
-        return Cluster(client, dashboard, work_dir, stack.pop_all())
+        return Cluster(client, dashboard, stack.pop_all())
 
 
-def _start(stack: ExitStack, device: str, children_per_device: int) -> tuple[Client, Path]:
-    num_devices = 1 if device == "cpu" else len(list_gpus())
-    if num_devices == 0:
+def num_devices(device: str) -> int:
+    """Return how many devices of a kind this machine shows.
+
+    Raises:
+        UsageError: There is none.
+    """
+    number = 1 if device == "cpu" else len(list_gpus())
+    if number == 0:
         raise UsageError(f"device {device!r}: this machine shows no GPU")
-    folder = TemporaryDirectory(prefix="opsgen-fleet-", ignore_cleanup_errors=True)
-    work_dir = Path(stack.enter_context(folder))
+    return number
+
+
+def _start(stack: ExitStack, device: str, children_per_device: int) -> Client:
+    num_workers = num_devices(device)
+    sweep_folders(FOLDER_PREFIX)
+    work_dir = stack.enter_context(owned_folder(FOLDER_PREFIX))
     cluster = LocalCluster(
-        n_workers=num_devices,
+        n_workers=num_workers,
         threads_per_worker=children_per_device,
         processes=True,
         # Dask would watch the worker, which holds nothing; children are watched by theirs.
@@ -97,19 +116,33 @@ def _start(stack: ExitStack, device: str, children_per_device: int) -> tuple[Cli
     stack.callback(cluster.close, timeout=MAX_CLOSE_S)
     client = Client(cluster, set_as_default=False)
     stack.callback(client.close, timeout=MAX_CLOSE_S)
-    return client, work_dir
+    return client
 
 
 def _join(stack: ExitStack, scheduler: str) -> Client:
     try:
-        client = Client(scheduler, set_as_default=False, timeout=MAX_WAIT_FOR_WORKERS_S)
-    except OSError as error:
-        raise MeasureError(f"no scheduler answers at {scheduler}: {error}") from error
+        client = Client(scheduler, set_as_default=False, timeout=MAX_WAIT_FOR_SCHEDULER_S)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no scheduler answers at {scheduler}") from error
     stack.callback(client.close, timeout=MAX_CLOSE_S)
     try:
         client.wait_for_workers(1, timeout=MAX_WAIT_FOR_WORKERS_S)
     except TimeoutError as error:
         raise MeasureError(f"the scheduler at {scheduler} has no workers") from error
-    # Another version of opsgen's packages over there would be another environment.
-    client.get_versions(check=True)
+    check_versions(client)
+    client.run_on_scheduler(_set_up)
     return client
+
+
+async def _set_up(dask_scheduler: Scheduler) -> None:
+    """Set on a running scheduler what matters most of `DASK_CONFIG`."""
+    dask_scheduler.allowed_failures = _MAX_FAILURES
+    dask_scheduler.WORKER_SATURATION = _SATURATION
+    stealing = dask_scheduler.extensions.get("stealing")
+    if stealing is not None:
+        await stealing.stop()
+
+
+def _unregister(client: Client, name: str) -> None:
+    if client.status == "running":
+        client.unregister_worker_plugin(name)

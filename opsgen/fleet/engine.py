@@ -14,6 +14,7 @@ from opsgen.fleet.cluster import Cluster, open_cluster
 from opsgen.fleet.journal import Journal
 from opsgen.fleet.orders import Settings
 from opsgen.fleet.settling import Ledger
+from opsgen.fleet.starts import Starts
 from opsgen.fleet.window import Window
 from opsgen.recipe import FleetConfig
 from opsgen.records import Attempt, Evidence, Request
@@ -81,7 +82,7 @@ class Fleet:
         Raises:
             MeasureError: The scheduler is gone. The journal stands; run again.
         """
-        return self._stream(requests, journal.append, Ledger(history))
+        return self._stream(requests, journal.append, Ledger(history), journal.starts)
 
     def ask(self, request: Request) -> Evidence:
         """Do a single job that no journal records.
@@ -90,7 +91,9 @@ class Fleet:
             MeasureError: It ended in a fault, whose last lines are in the message.
         """
         key = f"ask-{os.getpid()}-{next(self._ask_numbers)}"
-        attempts = list(self._stream([(key, request)], lambda attempt: None, Ledger()))
+        attempts = list(
+            self._stream([(key, request)], lambda attempt: None, Ledger(), Starts(None))
+        )
         last = attempts[-1]
         if last.evidence is not None:
             return last.evidence
@@ -104,11 +107,11 @@ class Fleet:
         requests: Iterable[tuple[str, Request]],
         record: Callable[[Attempt], None],
         ledger: Ledger,
+        starts: Starts,
     ) -> Generator[Attempt, None, None]:
-        cluster = self._opened()
-        work_dir = None if cluster.work_dir is None else str(cluster.work_dir)
-        settings = Settings(device=self.device, fleet=self.config, work_dir=work_dir)
-        stream = Window(cluster.client, settings, ledger).attempts(requests, record)
+        settings = Settings(device=self.device, fleet=self.config)
+        window = Window(self._opened().client, settings, ledger, starts)
+        stream = window.attempts(requests, record)
         self._streams.add(stream)
         return stream
 

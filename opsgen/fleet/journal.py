@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from opsgen.errors import UsageError
+from opsgen.fleet.starts import Starts
 from opsgen.records import Attempt, encode_line, end_of_whole_lines, read_lines
 
 MAX_UNSYNCED_S = 1.0
@@ -21,6 +22,9 @@ MAX_UNSYNCED_S = 1.0
 
 class Journal:
     """An append-only file of attempts, opened for writing.
+
+    Attributes:
+        starts: What began and did not end, in a file of its own beside the journal.
 
     Raises:
         UsageError: Another process is writing to it.
@@ -37,6 +41,7 @@ class Journal:
             self._file.close()
             raise UsageError(f"{path}: another run is writing to this journal") from None
         self._file.truncate(end_of_whole_lines(path))
+        self.starts = Starts(path.with_name(f"{path.stem}-started{path.suffix}"))
 
     def __enter__(self) -> Journal:
         return self
@@ -65,6 +70,7 @@ class Journal:
         """Make everything durable and let another process write."""
         if not self._file.closed:
             self._sync()
+            self.starts.close()
             self._file.close()
 
     def _sync(self) -> None:

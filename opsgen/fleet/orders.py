@@ -15,8 +15,6 @@ class Settings(Record, frozen=True, kw_only=True):
     """`cpu` or `cuda`."""
     fleet: FleetConfig
     """Deadlines, memory limit and recycling."""
-    work_dir: str | None = None
-    """Where work folders are made; absent for each host's temporary folder."""
 
 
 class Order(Record, frozen=True, kw_only=True):
@@ -32,6 +30,8 @@ class Order(Record, frozen=True, kw_only=True):
     """What to do."""
     settings: Settings
     """How children are started."""
+    alone: bool = False
+    """The device's other children stay idle meanwhile: its memory did not suffice before."""
 
     @property
     def job(self) -> str:
@@ -39,17 +39,33 @@ class Order(Record, frozen=True, kw_only=True):
         return str(self.request.__struct_config__.tag)
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Job and key."""
+        return self.job, self.key
+
+    @property
     def is_fresh(self) -> bool:
         """An earlier attempt failed, so only a new process can tell the task's fault from others."""
         return self.number > 0
 
 
+class Reply(Record, frozen=True, kw_only=True):
+    """What a worker answers."""
+
+    worker: str
+    """Its address."""
+    attempt: Attempt | None = None
+    """What the attempt brought; absent when none was made."""
+    sickness: str | None = None
+    """Why the worker takes no orders at present; absent when an attempt was made."""
+
+
 _ENCODER = msgspec.msgpack.Encoder()
 _ORDERS = msgspec.msgpack.Decoder(Order)
-_ATTEMPTS = msgspec.msgpack.Decoder(Attempt)
+_REPLIES = msgspec.msgpack.Decoder(Reply)
 
 
-def encode(record: Order | Attempt) -> bytes:
+def encode(record: Order | Reply) -> bytes:
     """Return a record as bytes."""
     return _ENCODER.encode(record)
 
@@ -59,6 +75,6 @@ def decode_order(payload: bytes) -> Order:
     return _ORDERS.decode(payload)
 
 
-def decode_attempt(payload: bytes) -> Attempt:
-    """Read an attempt."""
-    return _ATTEMPTS.decode(payload)
+def decode_reply(payload: bytes) -> Reply:
+    """Read a reply."""
+    return _REPLIES.decode(payload)

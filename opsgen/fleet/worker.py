@@ -12,39 +12,68 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import dataclass
 
+from dask.utils import key_split
 from distributed import Worker, WorkerPlugin, get_worker
 
 from opsgen.child import Child, ChildConfig, list_gpus
 from opsgen.errors import MeasureError
-from opsgen.fleet.orders import Order, Settings, decode_order, encode
+from opsgen.fleet.breaker import Breaker
+from opsgen.fleet.orders import Order, Reply, Settings, decode_order, encode
+from opsgen.fleet.turns import Turns
 from opsgen.records import Attempt, Evidence, Fault
 
 DEVICE_VARIABLE = "OPSGEN_DEVICE_ID"
 """Environment variable that gives a worker its GPU; without it the worker's number decides."""
 
-_CHILDREN: dict[int, tuple[Settings, Child]] = {}
+
+@dataclass(slots=True)
+class _Slot:
+    """A thread's child, and which trip of the breaker it was started after."""
+
+    settings: Settings
+    child: Child
+    num_trips: int
+
+
+# A Dask worker process serves one device, so these are the device's.
+_SLOTS: dict[int, _Slot] = {}
 _STOPPED: set[str] = set()
+_TURNS = Turns()
+_BREAKER = Breaker()
 
 
 def perform(payload: bytes) -> bytes:
-    """Make one attempt in this thread's child; takes an `Order`, returns an `Attempt`."""
+    """Make one attempt in this thread's child; takes an `Order`, returns a `Reply`."""
     order = decode_order(payload)
+    with _TURNS.take(order.alone, lambda: order.run_id in _STOPPED):
+        return encode(_reply(order))
+
+
+def _reply(order: Order) -> Reply:
+    worker = str(get_worker().address)
     started_s, begin_s = time.time(), time.monotonic()
-    pid = 0
-    outcome: Evidence | Fault
     if order.run_id in _STOPPED:
-        outcome = Fault(reason="worker_lost", stage="", detail="the run was stopped")
-    else:
-        child = _child(order.settings)
-        outcome = child.run(
-            order.request,
-            is_fresh=order.is_fresh,
-            is_cancelled=lambda: order.run_id in _STOPPED,
+        outcome: Evidence | Fault = Fault(
+            reason="worker_lost", stage="", detail="the run was stopped"
         )
-        pid = child.pid
+        return Reply(worker=worker, attempt=attempt_of(order, outcome, 0, (started_s, 0.0)))
+    try:
+        slot = _slot(order.settings)
+    except MeasureError as error:
+        return Reply(worker=worker, sickness=str(error))
+    sickness = _BREAKER.sickness(slot.child)
+    if sickness is not None:
+        return Reply(worker=worker, sickness=sickness)
+    is_fresh = order.is_fresh or slot.num_trips != _BREAKER.num_trips
+    slot.num_trips = _BREAKER.num_trips
+    outcome = slot.child.run(
+        order.request, is_fresh=is_fresh, is_cancelled=lambda: order.run_id in _STOPPED
+    )
+    _BREAKER.note(order.place, outcome)
     times = (started_s, time.monotonic() - begin_s)
-    return encode(attempt_of(order, outcome, pid, times))
+    return Reply(worker=worker, attempt=attempt_of(order, outcome, slot.child.pid, times))
 
 
 def attempt_of(
@@ -80,6 +109,11 @@ async def stop_run(run_id: str) -> None:
     _STOPPED.add(run_id)
 
 
+async def forget_keys() -> None:
+    """Empty Dask's cache of key prefixes, which remembers 100,000 keys at a kilobyte each."""
+    key_split.cache_clear()
+
+
 class ChildrenPlugin(WorkerPlugin):
     """Ties the children's life to the worker's.
 
@@ -94,27 +128,27 @@ class ChildrenPlugin(WorkerPlugin):
         self.is_local = is_local
 
     def setup(self, worker: Worker) -> None:
-        """Leave interrupts to the driver."""
-        if self.is_local and threading.current_thread() is threading.main_thread():
+        """Leave interrupts to the driver, or to the `opsgen worker` that started this one."""
+        has_own_host = self.is_local or DEVICE_VARIABLE in os.environ
+        if has_own_host and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def teardown(self, worker: Worker) -> None:
         """Kill all children; jobs in progress end as `worker_lost`."""
-        while _CHILDREN:
-            _, (_, child) = _CHILDREN.popitem()
-            child.close()
+        while _SLOTS:
+            _, slot = _SLOTS.popitem()
+            slot.child.close()
 
 
-def _child(settings: Settings) -> Child:
+def _slot(settings: Settings) -> _Slot:
     thread = threading.get_ident()
-    if thread in _CHILDREN:
-        known, child = _CHILDREN[thread]
-        if known == settings:
-            return child
-        child.close()
-    child = Child(_child_config(settings))
-    _CHILDREN[thread] = (settings, child)
-    return child
+    slot = _SLOTS.get(thread)
+    if slot is None or slot.settings != settings:
+        if slot is not None:
+            slot.child.close()
+        slot = _Slot(settings, Child(_child_config(settings)), _BREAKER.num_trips)
+        _SLOTS[thread] = slot
+    return slot
 
 
 def _child_config(settings: Settings) -> ChildConfig:
@@ -129,7 +163,7 @@ def _child_config(settings: Settings) -> ChildConfig:
         device_id=device_id,
         num_threads=num_threads,
         fleet=settings.fleet,
-        work_dir=settings.work_dir,
+        work_dir=str(worker.local_directory),
     )
 
 

@@ -10,78 +10,36 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
+from fleet_runs import (
+    CONFIG,
+    NUM_CHILDREN,
+    client_of,
+    descendants,
+    is_alive,
+    noop_requests,
+    settle_all,
+)
 
 from opsgen.errors import MeasureError, UsageError
-from opsgen.fleet import Fleet, Journal, Ledger, Settled
+from opsgen.fleet import Fleet, Journal
 from opsgen.recipe import FleetConfig
 from opsgen.records import Attempt, NoopEvidence, NoopRequest, Request, read_lines
-
-NUM_CHILDREN = 2
-CONFIG = FleetConfig(
-    children_per_device=NUM_CHILDREN,
-    memory_limit_gib=0.4,
-    deadlines_s={"start": 60.0, "noop": 1.0},
-)
 
 
 @pytest.fixture(name="fleet", scope="module")
 def _fleet() -> Iterator[Fleet]:
-    before = set(_descendants())
+    before = set(descendants())
     with Fleet(CONFIG, "cpu") as fleet:
         yield fleet
         begin_s = time.monotonic()
     assert time.monotonic() - begin_s < 5.0
-    assert set(_descendants()) - before == set()
-
-
-def _descendants() -> list[int]:
-    """Return live processes below this one; the interpreter's own trackers do not count."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            is_own = "resource_tracker" in " ".join(process.cmdline())
-            if not is_own and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except psutil.NoSuchProcess:
-            continue
-    return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _requests(behaviours: dict[int, str], num: int) -> list[tuple[str, Request]]:
-    return [
-        (f"k{i}", NoopRequest(key=f"k{i}", behaviour=behaviours.get(i, "return")))
-        for i in range(num)
-    ]
-
-
-def _settled(attempts: list[Attempt]) -> dict[str, Settled]:
-    """Return what settled each key, holding that nothing settles twice."""
-    ledger, found = Ledger(), {}
-    for attempt in attempts:
-        settled = ledger.add(attempt)
-        if settled is not None:
-            assert attempt.key not in found
-            found[attempt.key] = settled
-    return found
-
-
-def _client(fleet: Fleet) -> Client:
-    assert fleet._cluster is not None
-    return fleet._cluster.client
+    assert set(descendants()) - before == set()
 
 
 def test_faults_touch_nobody_else(fleet: Fleet, tmp_path: Path) -> None:
-    workers = _client(fleet).run(os.getpid)
+    workers = client_of(fleet).run(os.getpid)
     faults = {
         3: ("segfault", "crash"),
         9: ("exit", "crash"),
@@ -96,20 +54,20 @@ def test_faults_touch_nobody_else(fleet: Fleet, tmp_path: Path) -> None:
     behaviours = {number: behaviour for number, (behaviour, _) in faults.items()}
     behaviours[5] = f"crash_once:{tmp_path / 'marker'}"
     with Journal(tmp_path / "journal.jsonl") as journal:
-        attempts = list(fleet.run(_requests(behaviours, 60), journal))
+        attempts = list(fleet.run(noop_requests(behaviours, 60), journal))
     assert repr(list(read_lines(journal.path, Attempt))) == repr(attempts)
-    settled = _settled(attempts)
+    settled = settle_all(attempts)
     assert len(settled) == 60
     reasons = {key: end.fault.reason for key, end in settled.items() if end.fault is not None}
     assert reasons == {f"k{number}": reason for number, (_, reason) in faults.items()}
     assert settled["k5"].num_attempts == 2
-    assert _client(fleet).run(os.getpid) == workers
+    assert client_of(fleet).run(os.getpid) == workers
 
 
 def test_a_second_attempt_gets_a_fresh_child(fleet: Fleet, tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.jsonl") as journal:
         behaviours = dict.fromkeys(range(0, 12, 3), "measure_error")
-        attempts = list(fleet.run(_requests(behaviours, 12), journal))
+        attempts = list(fleet.run(noop_requests(behaviours, 12), journal))
     earlier: set[int] = set()
     tries = Counter(attempt.key for attempt in attempts)
     assert sorted(set(tries.values())) == [1, 6]
@@ -137,7 +95,7 @@ def test_the_window_is_small_and_requests_are_pulled_late(fleet: Fleet, tmp_path
 
 
 def test_a_key_is_worked_at_once_only(fleet: Fleet, tmp_path: Path) -> None:
-    requests = _requests({}, 5) * 3
+    requests = noop_requests({}, 5) * 3
     with Journal(tmp_path / "journal.jsonl") as journal:
         attempts = list(fleet.run(requests, journal))
     assert len(attempts) == 5
@@ -146,9 +104,9 @@ def test_a_key_is_worked_at_once_only(fleet: Fleet, tmp_path: Path) -> None:
 def test_history_is_not_done_again(fleet: Fleet, tmp_path: Path) -> None:
     behaviours = {0: "raise", 1: "crash_once:/no/such/folder", 2: "measure_error"}
     with Journal(tmp_path / "journal.jsonl") as journal:
-        first = list(fleet.run(_requests(behaviours, 4), journal))
+        first = list(fleet.run(noop_requests(behaviours, 4), journal))
         tries = Counter(attempt.key for attempt in first)
-        again = list(fleet.run(_requests({}, 6), journal, history=first))
+        again = list(fleet.run(noop_requests({}, 6), journal, history=first))
         numbers = {attempt.key: attempt.number for attempt in again}
         lines = [(attempt.key, attempt.number) for attempt in journal.attempts()]
     # The deferred one is tried again, under numbers of its own; the new ones start.
@@ -161,12 +119,12 @@ def test_closing_the_stream_frees_the_slots(fleet: Fleet, tmp_path: Path) -> Non
     slow = FleetConfig(children_per_device=NUM_CHILDREN, deadlines_s={"noop": 60.0})
     with Journal(tmp_path / "journal.jsonl") as journal:
         fleet.config, config = slow, fleet.config
-        stream = fleet.run(_requests(behaviours, 20), journal)
+        stream = fleet.run(noop_requests(behaviours, 20), journal)
         next(stream)
         stream.close()  # type: ignore[attr-defined]
         fleet.config = config
         begin_s = time.monotonic()
-        attempts = list(fleet.run(_requests({}, 20), journal))
+        attempts = list(fleet.run(noop_requests({}, 20), journal))
     assert len(attempts) == 20
     assert time.monotonic() - begin_s < 10.0
     assert all(attempt.fault is None for attempt in journal.attempts())
@@ -186,7 +144,9 @@ def test_children_share_the_cores_and_the_device(fleet: Fleet, tmp_path: Path) -
     expected = max(1, len(os.sched_getaffinity(0)) // NUM_CHILDREN)
     assert answer.metrics["OMP_NUM_THREADS"] == expected
     with Journal(tmp_path / "journal.jsonl") as journal:
-        attempts = list(fleet.run(_requests(dict.fromkeys(range(40), "lease:0.002"), 40), journal))
+        attempts = list(
+            fleet.run(noop_requests(dict.fromkeys(range(40), "lease:0.002"), 40), journal)
+        )
     spans = sorted(
         (attempt.evidence.metrics["begin_s"], attempt.evidence.metrics["end_s"])
         for attempt in attempts
@@ -196,23 +156,41 @@ def test_children_share_the_cores_and_the_device(fleet: Fleet, tmp_path: Path) -
     assert all(spans[i][1] <= spans[i + 1][0] for i in range(39))
 
 
+def test_a_full_device_is_tried_again_alone(fleet: Fleet, tmp_path: Path) -> None:
+    behaviours = dict.fromkeys(range(30), "sleep:0.02") | {4: "gpu_oom", 12: "gpu_oom"}
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        attempts = list(fleet.run(noop_requests(behaviours, 30), journal))
+    alone = [attempt for attempt in attempts if attempt.number > 0]
+    assert {attempt.key for attempt in alone} == {"k4", "k12"}
+    for one in alone:
+        for other in attempts:
+            is_before = other.started_s + other.wall_s <= one.started_s + 0.001
+            is_after = one.started_s + one.wall_s <= other.started_s + 0.001
+            assert is_before or is_after or other is one
+
+
 def test_workers_import_no_torch(fleet: Fleet) -> None:
-    assert set(_client(fleet).run(lambda: "torch" in sys.modules).values()) == {False}
+    assert set(client_of(fleet).run(lambda: "torch" in sys.modules).values()) == {False}
 
 
 def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    (worker,) = _client(fleet).run(os.getpid).values()
+    (worker,) = client_of(fleet).run(os.getpid).values()
     pids: defaultdict[bool, list[int]] = defaultdict(list)
     with Journal(tmp_path / "journal.jsonl") as journal:
         behaviours = dict.fromkeys(range(40), "sleep:0.02")
-        for number, attempt in enumerate(fleet.run(_requests(behaviours, 40), journal)):
+        for number, attempt in enumerate(fleet.run(noop_requests(behaviours, 40), journal)):
             pids[number > 10].append(attempt.pid)
             if number == 10:
                 os.kill(worker, signal.SIGKILL)
         attempts = list(journal.attempts())
-    assert len(_settled(attempts)) == 40
-    assert all(attempt.evidence is not None for attempt in attempts)
-    assert not any(map(_is_alive, pids[False]))
+    settled = settle_all(attempts)
+    assert len(settled) == 40
+    assert all(end.evidence is not None for end in settled.values())
+    # Every loss is on record, and only what was in flight was lost.
+    lost = [attempt.fault.reason for attempt in attempts if attempt.fault is not None]
+    assert set(lost) <= {"worker_lost"}
+    assert len(lost) <= NUM_CHILDREN + 1
+    assert not any(map(is_alive, pids[False]))
 
 
 def test_workers_of_a_scheduler_elsewhere(tmp_path: Path) -> None:
@@ -224,18 +202,18 @@ def test_workers_of_a_scheduler_elsewhere(tmp_path: Path) -> None:
         Journal(tmp_path / "journal.jsonl") as journal,
     ):
         assert fleet.num_slots == 2
-        attempts = list(fleet.run(_requests({4: "segfault"}, 10), journal))
+        attempts = list(fleet.run(noop_requests({4: "segfault"}, 10), journal))
         fleet.close()
         begin_s = time.monotonic()
-        while any(map(_is_alive, {attempt.pid for attempt in attempts})):
+        while any(map(is_alive, {attempt.pid for attempt in attempts})):
             assert time.monotonic() - begin_s < 5.0
             time.sleep(0.02)
-    assert len(_settled(attempts)) == 10
+    assert len(settle_all(attempts)) == 10
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opsgen.fleet.cluster.MAX_WAIT_FOR_WORKERS_S", 0.3)
-    with pytest.raises(MeasureError, match="no scheduler answers"):
+    monkeypatch.setattr("opsgen.fleet.cluster.MAX_WAIT_FOR_SCHEDULER_S", 0.3)
+    with pytest.raises(UsageError, match="no scheduler answers"):
         Fleet(CONFIG, "cpu", scheduler="tcp://127.0.0.1:9").__enter__()
 
 

@@ -5,51 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
+from fleet_runs import read_journal, start_driver
 
-from opsgen.records import Attempt, read_lines
-
-_DRIVER = """
-import sys
-from pathlib import Path
-from opsgen.fleet import Fleet, Journal
-from opsgen.recipe import FleetConfig
-from opsgen.records import NoopRequest
-
-def main():
-    folder = Path(sys.argv[1])
-    slow = {3: "gil_sleep", 4: "hang"}
-    requests = [
-        (f"k{i}", NoopRequest(key=f"k{i}", behaviour=slow.get(i, "return"))) for i in range(50)
-    ]
-    config = FleetConfig(children_per_device=2, deadlines_s={"noop": 60.0})
-    with Fleet(config, "cpu") as fleet, Journal(folder / "journal.jsonl") as journal:
-        for attempt in fleet.run(requests, journal):
-            print(attempt.key, flush=True)
-
-if __name__ == "__main__":
-    main()
-"""
+from opsgen.fleet import Journal
 
 
 @pytest.fixture(name="driver")
 def _driver(tmp_path: Path) -> subprocess.Popen[str]:
-    """A driver in a process group of its own, as a terminal gives it, with both slots stuck."""
-    script = tmp_path / "driver.py"
-    script.write_text(_DRIVER)
-    driver = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    """A driver with both slots stuck."""
+    driver = start_driver(tmp_path, 50, "k3=gil_sleep", "k4=hang")
     assert driver.stdout is not None
     seen = {driver.stdout.readline().strip() for _ in range(3)}
     assert seen == {"k0", "k1", "k2"}
@@ -80,11 +49,11 @@ def test_a_stopped_driver(
     while not all(map(_is_gone, family)) and time.monotonic() - begin_s < 10.0:
         time.sleep(0.05)
     assert [process for process in family if not _is_gone(process)] == []
-    assert {attempt.key for attempt in read_lines(tmp_path / "journal.jsonl", Attempt)} == {
-        "k0",
-        "k1",
-        "k2",
-    }
+    assert {attempt.key for attempt in read_journal(tmp_path)} == {"k0", "k1", "k2"}
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        # Only who was killed with the driver is remembered for it.
+        begun = {f"k{i}" for i in range(50) if journal.starts.count(("noop", f"k{i}"))}
+    assert begun == (set() if signal_number is signal.SIGINT else {"k3", "k4", "k5"})
     if signal_number is signal.SIGINT:
         assert errors.count("Traceback") == 1, errors
         assert errors.rstrip().endswith("KeyboardInterrupt")
