@@ -8,6 +8,7 @@ after which the channel is useless.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -156,6 +157,10 @@ class Channel:
         frame = encode_frame(message)
         with self._lock:
             self._end.sendall(frame)
+
+    def has_more(self) -> bool:
+        """Tell whether `receive` would return at once."""
+        return bool(self._pending or select.select([self._end], [], [], 0.0)[0])
 
     def receive(self) -> Message | None:
         """Wait for the next message; None when the supervisor hung up."""

@@ -19,6 +19,7 @@ Keeper = Callable[[], Check]
 """Takes note of a piece of state before a job."""
 
 _MAX_NAMED = 5
+_UNREADABLE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 class StateGuard:
@@ -35,7 +36,12 @@ class StateGuard:
 
     def restore(self) -> str | None:
         """Put everything back; return what spoils the process, None if nothing does."""
-        changes = [change for check in self._checks for change in check()]
+        changes: list[str] = []
+        for check in self._checks:
+            try:
+                changes += check()
+            except _UNREADABLE as error:
+                changes.append(f"left a state that cannot be read: {error}")
         if len(changes) > _MAX_NAMED:
             changes[_MAX_NAMED:] = [f"{len(changes) - _MAX_NAMED} more"]
         return ", ".join(changes) or None
@@ -115,8 +121,12 @@ def _put_back(
         setattr(owner, key, value)
         yield f"replaced {name}.{key}"
     for key in now.keys() - before.keys():
-        # Modules imported late show up in their package; names with an underscore are caches.
-        is_cache = isinstance(now[key], types.ModuleType) or key.startswith("_")
-        if not is_cache and not is_own(now[key]):
+        if not _may_appear(key, now[key], owner) and not is_own(now[key]):
             delattr(owner, key)
             yield f"added {name}.{key}"
+
+
+def _may_appear(key: str, value: Any, owner: Any) -> bool:
+    """Modules imported late show up in their package, and names with an underscore are caches."""
+    is_method = isinstance(owner, type) and key.startswith("__")
+    return isinstance(value, types.ModuleType) or (key.startswith("_") and not is_method)

@@ -47,22 +47,25 @@ def _list_namespaces() -> Iterable[tuple[str, Any]]:
 
 
 def keep_modules() -> Check:
-    """Keep loaded modules under their names, and drop made-up ones."""
+    """Keep imported modules under their names, and drop what was never imported."""
     before = dict(sys.modules)
 
     def check() -> Iterable[str]:
         for name, module in before.items():
-            if sys.modules.get(name) is not module:
+            # Compilers replace what they generated when they meet the same graph again.
+            if sys.modules.get(name) is not module and not _is_made_up(module):
                 sys.modules[name] = module
                 yield f"replaced the module {name}"
         for name in sys.modules.keys() - before.keys():
-            # What code was executed into, such as a task's own module, was never found by import;
-            # compilers register what they generate under their own package's name.
-            is_made_up = getattr(sys.modules[name], "__spec__", None) is None
-            if is_made_up and name.partition(".")[0] not in before:
+            # Compilers register what they generate under their own package's name.
+            if _is_made_up(sys.modules[name]) and name.partition(".")[0] not in before:
                 del sys.modules[name]
 
     return check
+
+
+def _is_made_up(module: object) -> bool:
+    return getattr(module, "__spec__", None) is None
 
 
 def keep_environment() -> Check:

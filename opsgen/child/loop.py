@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
         lambda is_waiting: channel.send(LeaseWait(is_waiting=is_waiting)),
     )
     lease.prepare()
-    _preload(preload, device)
+    _preload(preload, device, channel)
     channel.send(Ready(pid=os.getpid()))
     server = _Server()
     while (message := channel.receive()) is not None:
@@ -114,12 +114,13 @@ def _run(job: Any, request: Request, context: JobContext) -> Evidence:
     return answer
 
 
-def _preload(tags: list[str], device: str) -> None:
+def _preload(tags: list[str], device: str, channel: Channel) -> None:
+    """Load jobs before they are asked for; a job that has come already waits for no more."""
     for tag in tags:
         # What is wrong with a job it says when it is asked for.
         with contextlib.suppress(ImportError):
             importlib.import_module(f"opsgen.jobs.{tag}")
-    if _WATCHED_LIBRARY in sys.modules:
+    if _WATCHED_LIBRARY in sys.modules and not channel.has_more():
         importlib.import_module(_STATE_MODULE).warm(device)
 
 

@@ -56,6 +56,8 @@ class ChildConfig(Record, frozen=True, kw_only=True):
     """Deadlines, memory limit and recycling."""
     lease_dir: str | None = None
     """Folder of lease files; absent for this user's default."""
+    has_spare: bool = False
+    """Whether a warm process stands by for all children of this config in this process."""
     work_dir: str | None = None
     """Where work folders are made; absent for the host's temporary folder."""
 

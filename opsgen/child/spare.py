@@ -12,6 +12,7 @@ import os
 import threading
 import time
 
+import msgspec
 import psutil
 
 from opsgen.child.frames import FrameError, Ready
@@ -35,12 +36,10 @@ class Spare:
 
     Args:
         config: How to start it: the config of the children that it may replace.
-        min_idle_cores: Cores that must have idled for a while before it is started.
     """
 
-    def __init__(self, config: ChildConfig, *, min_idle_cores: float = MIN_IDLE_CORES) -> None:
+    def __init__(self, config: ChildConfig) -> None:
         self._config = config
-        self._min_idle_cores = min_idle_cores
         self._change = threading.Condition()
         self._jobs: tuple[str, ...] = ()
         self._process: Process | None = None
@@ -99,7 +98,7 @@ class Spare:
             with self._change:
                 if self._is_closed:
                     break
-                if self._process is None and idle.read() >= self._min_idle_cores:
+                if self._process is None and idle.read() >= MIN_IDLE_CORES:
                     self._start()
                 elif self._process is not None and not self._look(self._process):
                     num_failures += 1
@@ -130,6 +129,36 @@ class Spare:
         process.close()
         self._process = None
         return False
+
+
+class _Shared:
+    """The spares of this process: one for all children of the same config."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spares: dict[bytes, tuple[Spare, int]] = {}
+
+    def borrow(self, config: ChildConfig) -> Spare:
+        """Return the spare for a config; give it back as often as it was borrowed."""
+        key = msgspec.json.encode(config)
+        with self._lock:
+            spare, num_users = self._spares.get(key) or (Spare(config), 0)
+            self._spares[key] = (spare, num_users + 1)
+            return spare
+
+    def give_back(self, config: ChildConfig) -> None:
+        """Close the spare when nobody uses it any more."""
+        key = msgspec.json.encode(config)
+        with self._lock:
+            spare, num_users = self._spares.pop(key)
+            if num_users > 1:
+                self._spares[key] = (spare, num_users - 1)
+                return
+        spare.close()
+
+
+SPARES = _Shared()
+"""Where children get theirs."""
 
 
 class _IdleCores:

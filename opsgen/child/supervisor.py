@@ -19,7 +19,7 @@ from opsgen.child.endings import ending_of, num_oom_kills
 from opsgen.child.faults import MAX_DETAIL_CHARS, NUM_LOG_LINES
 from opsgen.child.frames import Failed, FrameError, Job, LeaseWait, Message, Ready, Result, Stage
 from opsgen.child.process import ChildConfig, Process, Unkillable
-from opsgen.child.spare import Spare
+from opsgen.child.spare import SPARES, Spare
 from opsgen.errors import reason_for
 from opsgen.records import Evidence, Fault, Request
 
@@ -57,15 +57,11 @@ class Child:
     The process starts with the first job, and serves until it has done
     `recycle_after` jobs, is too old or too fat, was spoiled, or died. Use it
     from one thread only, one that outlives it; `close` may come from any.
-
-    Args:
-        config: How its processes are started and supervised.
-        spare: Where to take a warm process from, started with the same config.
     """
 
-    def __init__(self, config: ChildConfig, spare: Spare | None = None) -> None:
+    def __init__(self, config: ChildConfig) -> None:
         self.config = config
-        self._spare = spare
+        self._spare: Spare | None = SPARES.borrow(config) if config.has_spare else None
         self._num_oom_kills = 0
         self.pid = 0
         self.num_starts = 0
@@ -120,6 +116,9 @@ class Child:
         self._is_closing = True
         with self._busy:
             self._drop()
+            if self._spare is not None:
+                self._spare = None
+                SPARES.give_back(self.config)
 
     def _attempt(
         self,

@@ -6,22 +6,27 @@ carry an argument behind a colon, such as `sleep:0.5`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
 import signal
+import stat
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from opsgen.child.context import JobContext
 from opsgen.errors import MeasureError, TaskError
+from opsgen.jobs.meddling import CHANGES, read_state
 from opsgen.records import NoopEvidence, NoopRequest
 
 Behaviour = Callable[[JobContext, str], dict[str, float] | None]
 
 _FOREVER_S = 3600
+_MAX_DESCRIPTOR = 1024
 _NOISE_LINE = b"noise " * 170 + b"\n"
 
 
@@ -35,6 +40,8 @@ def run(request: NoopRequest, context: JobContext) -> NoopEvidence:
     if name not in BEHAVIOURS:
         raise MeasureError(f"no behaviour {name!r}; there are {', '.join(BEHAVIOURS)}")
     metrics = BEHAVIOURS[name](context, argument) or {}
+    if name == "no_evidence":
+        return metrics  # type: ignore[return-value]
     return NoopEvidence(key=request.key, pid=os.getpid(), metrics=metrics)
 
 
@@ -76,6 +83,10 @@ def _big(context: JobContext, mebibytes: str) -> dict[str, float]:
     return {f"{number:06d}": 0.5 for number in range(int(float(mebibytes or 1) * 2**16))}
 
 
+def _unsendable(context: JobContext, argument: str) -> dict[str, float]:
+    return {"object": object()}  # type: ignore[dict-item]
+
+
 def _stdout(context: JobContext, mebibytes: str) -> None:
     _print_noise(1, mebibytes)
 
@@ -92,6 +103,18 @@ def _print_noise(descriptor: int, mebibytes: str) -> None:
 def _close_streams(context: JobContext, argument: str) -> None:
     for descriptor in (0, 1, 2):
         os.close(descriptor)
+
+
+def _close_all(context: JobContext, argument: str) -> None:
+    os.closerange(0, _MAX_DESCRIPTOR)
+
+
+def _channel_noise(context: JobContext, argument: str) -> None:
+    """Write into whatever looks like a channel."""
+    for descriptor in range(3, _MAX_DESCRIPTOR):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, bytes(range(int(argument or 64))))
 
 
 def _raise(context: JobContext, argument: str) -> None:
@@ -114,6 +137,11 @@ def _system_exit(context: JobContext, code: str) -> None:
     sys.exit(int(code or 0))
 
 
+def _interrupt(context: JobContext, argument: str) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(_FOREVER_S)
+
+
 def _surrogate(context: JobContext, argument: str) -> None:
     raise RuntimeError("half a character: \ud800")
 
@@ -132,6 +160,14 @@ def _spoil(context: JobContext, argument: str) -> None:
 
 def _chdir(context: JobContext, argument: str) -> None:
     os.chdir("/")
+
+
+def _change(context: JobContext, name: str) -> None:
+    CHANGES[name]()
+
+
+def _state(context: JobContext, argument: str) -> dict[str, float]:
+    return read_state()
 
 
 def _segfault(context: JobContext, argument: str) -> None:
@@ -166,13 +202,65 @@ def _sigstop(context: JobContext, argument: str) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def _sigkill(context: JobContext, argument: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _late_exit(context: JobContext, seconds: str) -> None:
+    """Answer, and die a little later."""
+    threading.Timer(float(seconds or 0.2), os._exit, [7]).start()
+
+
 def _orphan(context: JobContext, then: str) -> None:
     """Leave a helper behind that ignores polite signals and keeps every descriptor."""
     if os.fork() == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(_FOREVER_S)
+        _linger()
     if then == "exit":
         os._exit(0)
+
+
+def _escape(context: JobContext, then: str) -> None:
+    """Leave a helper behind in a session of its own, whose parent is gone."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.setsid()
+            _linger()
+        os._exit(0)
+    os.wait()
+    if then == "exit":
+        os._exit(0)
+    if then == "hang":
+        time.sleep(_FOREVER_S)
+
+
+def _helpers(context: JobContext, number: str) -> None:
+    """Start many helpers at once and wait for them."""
+    for _ in range(int(number or 300)):
+        if os.fork() == 0:
+            _linger()
+    time.sleep(_FOREVER_S)
+
+
+def _bomb(context: JobContext, generations: str) -> None:
+    """Double the processes every 20 ms, each in a session of its own; give up at 2 ** 9."""
+    for _ in range(int(generations or 9)):
+        os.fork()
+        with contextlib.suppress(PermissionError):
+            os.setsid()
+        time.sleep(0.02)
+    time.sleep(_FOREVER_S)
+
+
+def _linger() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(_FOREVER_S)
+
+
+def _spike(context: JobContext, gibibytes: str) -> None:
+    """Hold much for a moment, between two looks of the supervisor."""
+    bytearray(int(float(gibibytes or 1) * 2**30))[::4096].count(1)
 
 
 def _allocate(context: JobContext, gibibytes: str) -> None:
@@ -192,19 +280,26 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "threads": _threads,
     "nan": _nan,
     "big": _big,
+    "unsendable": _unsendable,
+    "no_evidence": _return,
     "stdout": _stdout,
     "stderr": _stderr,
     "close_streams": _close_streams,
+    "close_all": _close_all,
+    "channel_noise": _channel_noise,
     "raise": _raise,
     "task_error": _task_error,
     "measure_error": _measure_error,
     "base_exception": _base_exception,
     "system_exit": _system_exit,
+    "interrupt": _interrupt,
     "surrogate": _surrogate,
     "cuda_sticky": _sticky,
     "gpu_oom": _gpu_oom,
     "spoil": _spoil,
     "chdir": _chdir,
+    "change": _change,
+    "state": _state,
     "segfault": _segfault,
     "abort": _abort,
     "exit": _exit,
@@ -212,7 +307,13 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "hang": _hang,
     "gil_sleep": _gil_sleep,
     "sigstop": _sigstop,
+    "sigkill": _sigkill,
+    "late_exit": _late_exit,
     "orphan": _orphan,
+    "escape": _escape,
+    "helpers": _helpers,
+    "bomb": _bomb,
+    "spike": _spike,
     "allocate": _allocate,
 }
 """What a request may ask for, by name."""

@@ -38,6 +38,11 @@ _PRECISIONS = (
     ("generic", "all"), ("cuda", "all"), ("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn"),
     ("mkldnn", "all"), ("mkldnn", "matmul"), ("mkldnn", "conv"), ("mkldnn", "rnn"),
 )  # fmt: skip
+_OLD_PRECISIONS = (
+    torch.get_float32_matmul_precision,
+    torch._C._get_cublas_allow_tf32,
+    torch._C._get_cudnn_allow_tf32,
+)
 _CONFIGS = (
     "torch._dynamo.config", "torch._functorch.config", "torch._inductor.config",
     "torch.fx.experimental._config",
@@ -74,8 +79,10 @@ def _list_namespaces() -> Iterable[tuple[str, Any]]:
     yield from ((f"nn.{name}", kind) for name, kind in vars(nn).items() if isinstance(kind, type))
 
 
-def _is_compilers(value: Any) -> bool:
-    """Tell what Dynamo wraps when it is first imported or used."""
+def _is_torchs(value: Any) -> bool:
+    """Tell what Dynamo wraps when it is first used, and what follows the default type."""
+    if isinstance(value, type):
+        return issubclass(value, torch.storage._LegacyStorage)
     code = getattr(value, "__code__", None)
     return code is not None and code.co_filename.startswith(_COMPILER_FILES)
 
@@ -92,20 +99,21 @@ def _only_read(read: Callable[[], Any]) -> Flag:
 def _read_precisions() -> list[Any]:
     # The old switches refuse to be read once the new ones were used.
     values: list[Any] = [torch._C._get_fp32_precision_getter(*place) for place in _PRECISIONS]
-    for read in (torch.get_float32_matmul_precision, torch._C._get_cublas_allow_tf32):
+    for read in _OLD_PRECISIONS:
         try:
             values.append(read())
         except RuntimeError:
             values.append(None)
-    return [*values, torch._C._get_cudnn_allow_tf32()]
+    return values
 
 
 def _write_precisions(values: list[Any]) -> None:
-    matmul, _, cudnn = values[len(_PRECISIONS) :]
+    matmul, _, cudnn = values[len(_PRECISIONS) :]  # The second follows the first.
     _write_places(values)  # Until these agree with the old switches, those cannot be set.
     if matmul is not None:
         torch._C._set_float32_matmul_precision(matmul)
-    torch._C._set_cudnn_allow_tf32(cudnn)
+    if cudnn is not None:
+        torch._C._set_cudnn_allow_tf32(cudnn)
     _write_places(values)
 
 
@@ -123,13 +131,34 @@ def _read_anomaly() -> tuple[bool, bool]:
     return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
 
 
-def _read_modes() -> tuple[int, int, bool, str]:
-    return (
-        torch._C._len_torch_function_stack(),
-        torch._C._len_torch_dispatch_stack(),
-        torch.is_inference_mode_enabled(),
-        str(torch._C._get_default_device()),
-    )
+def _read_modes() -> tuple[int, int]:
+    return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+
+
+def _leave_modes(depths: tuple[int, int]) -> None:
+    while torch._C._len_torch_function_stack() > depths[0]:
+        torch._C._pop_torch_function_stack()
+    while torch._C._len_torch_dispatch_stack() > depths[1]:
+        torch._C._pop_torch_dispatch_stack()
+
+
+def _keep_modes() -> Check:
+    """Keep what intercepts every call, a default device among it."""
+    device = _device.CURRENT_DEVICE
+    depths = _read_modes()
+
+    def check() -> Iterable[str]:
+        if device != _device.CURRENT_DEVICE:
+            torch.set_default_device(device)
+        if _read_modes() != depths:
+            _leave_modes(depths)
+            yield "left a mode of torch entered"
+
+    return check
+
+
+def _read_tensor_type() -> tuple[bool, str]:
+    return torch.is_inference_mode_enabled(), str(torch._C._get_default_device())
 
 
 def _autocast(device: str) -> tuple[Flag, Flag]:
@@ -152,7 +181,6 @@ _TINY, _ONE = float.fromhex("0x1p-1074"), 1.0
 
 _FLAGS: tuple[Flag, ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
-    (lambda: _device.CURRENT_DEVICE, torch.set_default_device),
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
     (torch.get_num_threads, torch.set_num_threads),
     (_read_precisions, _write_precisions),
@@ -176,7 +204,7 @@ _FLAGS: tuple[Flag, ...] = (
     *_autocast("cpu"),
     *_autocast("cuda"),
     (_keeps_denormals, lambda value: torch.set_flush_denormal(not value)),
-    _only_read(_read_modes),
+    _only_read(_read_tensor_type),
 )
 
 
@@ -253,7 +281,8 @@ def _keep_configs() -> Check:
 
 
 KEEPERS: tuple[Keeper, ...] = (
-    keep_namespaces(_list_namespaces, _is_compilers),
+    keep_namespaces(_list_namespaces, _is_torchs),
+    _keep_modes,
     keep_value("torch's flags", _read_flags, _write_flags),
     # Its picks are cached by shape, for as long as the process lives.
     keep_value(

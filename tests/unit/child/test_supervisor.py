@@ -13,178 +13,98 @@ from pathlib import Path
 
 import psutil
 import pytest
+from children import DEADLINES, STAGE_S, answer, config_in, run
 
 from opsgen.child import Child, ChildConfig, DeviceLease
 from opsgen.child.process import MAX_LOG_BYTES, Process, child_environment
-from opsgen.recipe import FleetConfig
 from opsgen.records import Evidence, Fault, NoopEvidence, NoopRequest
-
-STAGE_S = 0.8
-_DEADLINES = {"start": 60.0, "noop": STAGE_S, "eager": STAGE_S, "build": STAGE_S, "long": 60.0}
-
-
-def _config(folder: Path, **fleet: object) -> ChildConfig:
-    settings = {"deadlines_s": _DEADLINES, "memory_limit_gib": 0.4, **fleet}
-    for name in ("work", "lease"):
-        (folder / name).mkdir(exist_ok=True)
-    return ChildConfig(
-        num_threads=3,
-        fleet=FleetConfig(**settings),  # type: ignore[arg-type]
-        lease_dir=str(folder / "lease"),
-        work_dir=str(folder / "work"),
-    )
 
 
 @pytest.fixture(name="child")
 def _child(tmp_path: Path) -> Iterator[Child]:
-    with Child(_config(tmp_path)) as child:
+    with Child(config_in(tmp_path)) as child:
         yield child
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def _run(child: Child, behaviour: str, *, is_fresh: bool = False) -> Evidence | Fault:
-    return child.run(NoopRequest(key="k", behaviour=behaviour), is_fresh=is_fresh)
-
-
-def _answer(child: Child, behaviour: str = "return") -> NoopEvidence:
-    answer = _run(child, behaviour)
-    assert isinstance(answer, NoopEvidence), answer
-    assert answer.pid == child.pid
-    return answer
-
-
-def _group(leader: int) -> list[int]:
-    """Return the live processes of a group."""
-    found = []
-    for process in psutil.process_iter(["status"]):
-        if process.info["status"] == psutil.STATUS_ZOMBIE:
-            continue
-        try:
-            if os.getpgid(process.pid) == leader:
-                found.append(process.pid)
-        except ProcessLookupError:
-            continue
-    return found
-
-
-# What a job may do, the reason it gets, and a part of the detail.
-FAULTS = [
-    ("raise", "raised", "RuntimeError: raised on purpose"),
-    ("task_error", "raised", "TaskError: executes: raised on purpose"),
-    ("base_exception", "raised", "_Odd: raised on purpose"),
-    ("system_exit", "raised", "SystemExit: 0"),
-    ("surrogate", "raised", "half a character: ?"),
-    ("measure_error", "infrastructure", "MeasureError: raised on purpose"),
-    ("no such behaviour", "infrastructure", "no behaviour"),
-    ("cuda_sticky", "cuda_sticky", "illegal memory access"),
-    ("gpu_oom", "gpu_oom", "out of memory"),
-    ("segfault", "crash", "signal 11 (SIGSEGV)"),
-    ("abort", "crash", "signal 6 (SIGABRT)"),
-    ("exit", "crash", "exit code 0"),
-    ("exit:3", "crash", "exit code 3"),
-    ("orphan:exit", "crash", "exit code 0"),
-    ("allocate:1", "host_oom", "the limit is 0.4 GiB"),
-    ("hang", "timeout:noop", "outlived its deadline of 0.8 s"),
-    ("gil_sleep", "timeout:noop", "outlived its deadline of 0.8 s"),
-    ("sigstop", "timeout:noop", "outlived its deadline of 0.8 s"),
-]
-
-
-@pytest.mark.parametrize(("behaviour", "reason", "detail"), FAULTS)
-def test_every_fault_has_its_reason(child: Child, behaviour: str, reason: str, detail: str) -> None:
-    _answer(child)
-    fault = _run(child, behaviour)
-    assert isinstance(fault, Fault), fault
-    assert fault.reason == reason
-    assert detail in fault.detail
-    assert fault.stage == ("allocate" if reason == "host_oom" else "noop")
-    group = child.pid
-    _answer(child)
-    if reason.partition(":")[0] in {"crash", "timeout", "host_oom", "cuda_sticky", "gpu_oom"}:
-        assert child.pid != group
-        assert _group(group) == []
-    else:
-        assert child.pid == group
-
-
 def test_only_killed_children_are_replaced(child: Child) -> None:
-    pids = {_answer(child, name).pid for name in ("return", "nan", "stdout:1", "close_streams")}
+    pids = {answer(child, name).pid for name in ("return", "nan", "stdout:1", "close_streams")}
     assert len(pids) == 1
-    assert isinstance(_run(child, "raise"), Fault)
-    assert _answer(child).pid in pids
+    assert isinstance(run(child, "raise"), Fault)
+    assert answer(child).pid in pids
     assert child.num_starts == 1
 
 
 def test_a_fatal_signal_leaves_its_traceback_in_the_log(child: Child) -> None:
-    fault = _run(child, "segfault")
+    fault = run(child, "segfault")
     assert isinstance(fault, Fault)
     assert "_segfault" in fault.log
 
 
 def test_an_exception_leaves_its_traceback_in_the_log(child: Child) -> None:
-    fault = _run(child, "raise")
+    fault = run(child, "raise")
     assert isinstance(fault, Fault)
     assert fault.log.endswith("RuntimeError: raised on purpose")
     assert len(fault.log.splitlines()) <= 20
 
 
 def test_noise_is_kept_out_of_the_protocol_and_bounded(child: Child) -> None:
-    _answer(child, "stdout:8")
-    _answer(child, "stderr:8")
-    fault = _run(child, "exit:1")
+    answer(child, "stdout:8")
+    answer(child, "stderr:8")
+    fault = run(child, "exit:1")
     assert isinstance(fault, Fault)
     assert fault.log == ""
     assert MAX_LOG_BYTES < 2**20
 
 
 def test_numbers_that_json_lacks_come_through(child: Child) -> None:
-    metrics = _answer(child, "nan").metrics
+    metrics = answer(child, "nan").metrics
     assert str(metrics) == "{'nan': nan, 'inf': inf, 'minus_inf': -inf}"
 
 
 def test_a_big_answer_comes_through(tmp_path: Path) -> None:
-    with Child(_config(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
-        assert len(_answer(child, "big:4").metrics) == 4 * 2**16
+    with Child(config_in(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
+        assert len(answer(child, "big:4").metrics) == 4 * 2**16
 
 
 @pytest.mark.check
 def test_an_answer_beyond_all_bounds_is_a_fault(tmp_path: Path) -> None:
-    with Child(_config(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
-        fault = _run(child, "big:72")
+    with Child(config_in(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
+        fault = run(child, "big:72")
         assert isinstance(fault, Fault)
         assert fault.reason == "infrastructure"
         assert "cannot be sent" in fault.detail
-        _answer(child)
+        answer(child)
 
 
 def test_each_stage_has_its_own_deadline(child: Child) -> None:
-    _answer(child, "stages:build,eager,build,eager")
+    answer(child, "stages:build,eager,build,eager")
 
 
 def test_the_stage_that_hangs_is_named(tmp_path: Path) -> None:
-    deadlines = {**_DEADLINES, "eager": 0.1}
-    with Child(_config(tmp_path, deadlines_s=deadlines)) as child:
-        fault = _run(child, "stages:build,eager,build")
+    deadlines = {**DEADLINES, "eager": 0.1}
+    with Child(config_in(tmp_path, deadlines_s=deadlines)) as child:
+        fault = run(child, "stages:build,eager,build")
     assert isinstance(fault, Fault)
     assert (fault.reason, fault.stage) == ("timeout:eager", "eager")
 
 
 def test_waiting_for_the_device_is_not_charged(child: Child, tmp_path: Path) -> None:
-    _answer(child)
+    answer(child)
     lease = DeviceLease("cpu", tmp_path / "lease")
     with lease.hold():
         answers: list[Evidence | Fault] = []
-        thread = threading.Thread(target=lambda: answers.append(_run(child, "lease")))
+        thread = threading.Thread(target=lambda: answers.append(run(child, "lease")))
         thread.start()
         time.sleep(2 * STAGE_S)
     thread.join()
-    (answer,) = answers
-    assert isinstance(answer, NoopEvidence), answer
-    assert answer.metrics["wait_s"] > STAGE_S
+    (evidence,) = answers
+    assert isinstance(evidence, NoopEvidence), evidence
+    assert evidence.metrics["wait_s"] > STAGE_S
 
 
 def test_a_killed_child_gives_the_lease_up(child: Child, tmp_path: Path) -> None:
-    fault = _run(child, "lease:60")
+    fault = run(child, "lease:60")
     assert isinstance(fault, Fault)
     assert fault.reason == "timeout:noop"
     lease = DeviceLease("cpu", tmp_path / "lease")
@@ -196,7 +116,7 @@ def test_dying_while_starting_is_not_the_tasks_fault(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    fault = _run(child, "return")
+    fault = run(child, "return")
     assert isinstance(fault, Fault)
     assert (fault.reason, fault.stage) == ("infrastructure", "start")
     assert "crash while starting: exit code 1" in fault.detail
@@ -206,38 +126,38 @@ def test_a_child_that_cannot_be_started_is_not_the_tasks_fault(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    fault = _run(child, "return")
+    fault = run(child, "return")
     assert isinstance(fault, Fault)
     assert (fault.reason, child.pid) == ("infrastructure", 0)
 
 
 def test_a_fresh_process_is_one_that_served_nobody(child: Child) -> None:
-    first = _answer(child).pid
-    assert isinstance(_run(child, "return", is_fresh=True), NoopEvidence)
+    first = answer(child).pid
+    assert isinstance(run(child, "return", is_fresh=True), NoopEvidence)
     assert child.pid != first
 
 
 def test_children_are_recycled_after_enough_jobs(tmp_path: Path) -> None:
-    with Child(_config(tmp_path, recycle_after=3)) as child:
-        pids = [_answer(child).pid for _ in range(7)]
+    with Child(config_in(tmp_path, recycle_after=3)) as child:
+        pids = [answer(child).pid for _ in range(7)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
 
 
 def test_children_are_recycled_when_old(tmp_path: Path) -> None:
-    with Child(_config(tmp_path, max_child_age_s=0.0)) as child:
-        assert _answer(child).pid != _answer(child).pid
+    with Child(config_in(tmp_path, max_child_age_s=0.0)) as child:
+        assert answer(child).pid != answer(child).pid
 
 
-@pytest.mark.parametrize("behaviour", ["spoil", "chdir"])
+@pytest.mark.parametrize("behaviour", ["spoil", "change:folder"])
 def test_a_spoiled_child_answers_but_serves_nobody_else(child: Child, behaviour: str) -> None:
-    assert _answer(child, behaviour).pid != _answer(child).pid
+    assert answer(child, behaviour).pid != answer(child).pid
 
 
 def test_a_cancelled_job_ends_at_once_and_is_not_charged(child: Child) -> None:
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
     request = NoopRequest(key="k", behaviour="stages:long")
-    _answer(child)
+    answer(child)
     fault = child.run(NoopRequest(key="k", behaviour="gil_sleep"), is_cancelled=stop.is_set)
     assert isinstance(fault, Fault)
     assert fault.reason == "worker_lost"
@@ -245,9 +165,9 @@ def test_a_cancelled_job_ends_at_once_and_is_not_charged(child: Child) -> None:
 
 
 def test_closing_from_another_thread_ends_a_job(tmp_path: Path) -> None:
-    child = Child(_config(tmp_path, deadlines_s={"noop": 60.0}))
+    child = Child(config_in(tmp_path, deadlines_s={"noop": 60.0}))
     threading.Timer(0.4, child.close).start()
-    fault = _run(child, "hang")
+    fault = run(child, "hang")
     assert isinstance(fault, Fault)
     assert fault.reason == "worker_lost"
 
@@ -277,7 +197,7 @@ def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
 
 
 def test_an_idle_child_leaves_when_its_supervisor_hangs_up(tmp_path: Path) -> None:
-    process = Process(_config(tmp_path))
+    process = Process(config_in(tmp_path))
     while not process.receive(5.0):
         pass
     process._end.close()
@@ -286,7 +206,7 @@ def test_an_idle_child_leaves_when_its_supervisor_hangs_up(tmp_path: Path) -> No
 
 
 def test_the_environment_is_explicit(child: Child, tmp_path: Path) -> None:
-    metrics = _answer(child, "threads").metrics
+    metrics = answer(child, "threads").metrics
     assert metrics["OMP_NUM_THREADS"] == metrics["MKL_NUM_THREADS"] == 3.0
     assert metrics["TORCHINDUCTOR_COMPILE_THREADS"] == 1.0
     config = ChildConfig(device="cuda", device_id="GPU-1")
@@ -298,6 +218,6 @@ def test_the_environment_is_explicit(child: Child, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
 def test_a_child_goes_first_when_memory_runs_out(child: Child) -> None:
-    pid = _answer(child).pid
+    pid = answer(child).pid
     assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "900"
     assert os.getsid(pid) == os.getpgid(pid) == pid
