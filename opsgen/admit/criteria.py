@@ -53,8 +53,8 @@ CRITERIA: tuple[Criterion, ...] = (
     Criterion("deterministic", probe=probing.deterministic, measure=measuring.deterministic),
     Criterion("judgeable", probe=probing.judgeable, measure=measuring.judgeable),
     Criterion("nontrivial", measure=measuring.nontrivial),
-    Criterion("live", probe=probing.live),
-    Criterion("stable_inputs", probe=probing.stable_inputs),
+    Criterion("live", probe=probing.live, measure=measuring.live),
+    Criterion("stable_inputs", probe=probing.stable_inputs, measure=measuring.stable_inputs),
     Criterion("runtime_window", measure=measuring.runtime_window),
     Criterion("memory", probe=probing.memory, measure=measuring.memory),
 )

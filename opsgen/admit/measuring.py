@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import math
 
-from opsgen.admit.outcome import Absent, Outcome, describe_difference, describe_tolerances
+from opsgen.admit.outcome import (
+    Absent,
+    Outcome,
+    describe_dead,
+    describe_difference,
+    describe_tolerances,
+)
 from opsgen.recipe import Recipe
 from opsgen.records import LazyAnswer, MeasureEvidence, Task, Timing
 
@@ -73,6 +79,25 @@ def nontrivial(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
     weak = [answer.name for answer in measure.answers if answer.passes_1e_2]
     if weak and recipe.admit.weak_at_1e_2 == "reject":
         return f"{weak[0]} passes at the 1e-2 that other harnesses use"
+    return None
+
+
+def live(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
+    """Hold when every part of foreign code that was changed at full size matters."""
+    dead = describe_dead(measure.effects, recipe.admit.live_margin)
+    if dead is not None:
+        return f"{dead} at full size"
+    if task.graph_hash is None and recipe.probe.liveness and not measure.effects:
+        return Absent(what="effects of redrawn inputs at full size")
+    return None
+
+
+def stable_inputs(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
+    """Hold when draws of foreign code at full size share one structure and vary."""
+    if measure.has_stable_inputs is False:
+        return "three draws at full size differ in structure, or a floating input never varies"
+    if task.graph_hash is None and measure.has_stable_inputs is None:
+        return Absent(what="the structure of three draws at full size")
     return None
 
 

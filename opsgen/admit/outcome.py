@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from opsgen.records import Record, TensorSpec, Tolerance
+from opsgen.records import Effect, Record, TensorSpec, Tolerance
 
 
 class Absent(Record, frozen=True, kw_only=True):
@@ -44,6 +45,19 @@ def describe_tolerances(tolerances: Sequence[Tolerance], num_leaves: int) -> str
                 f"(less than {_WHOLE_SCALE:g} wanted)"
             )
     return None
+
+
+def describe_dead(effects: Sequence[Effect], threshold: float) -> str | None:
+    """Return the part whose change leaves the output nearest to the truth, if within `threshold`."""
+    dead = [effect for effect in effects if not effect.margin > threshold]
+    if not dead:
+        return None
+    worst = min(dead, key=lambda effect: -1.0 if math.isnan(effect.margin) else effect.margin)
+    more = f" (and {len(dead) - 1} more)" if len(dead) > 1 else ""
+    return (
+        f"{worst.subject} {worst.change} changes the output by {worst.margin:.3g} x the "
+        f"tolerance (more than {threshold:g} wanted){more}"
+    )
 
 
 def _spell(spec: TensorSpec) -> str:

@@ -10,7 +10,7 @@ Refused here: task semantics, comparisons, and anything that decides.
 """
 
 from opsgen.device.clock import MIN_SAMPLES, Clock
-from opsgen.device.compiling import CompileFacts, GatedCompile, reset_compiler
+from opsgen.device.compiling import CompileFacts, GatedCompile, compiler_faults, reset_compiler
 from opsgen.device.environment import environment_id, find_cpp_compiler, read_environment
 from opsgen.device.interval import median_interval
 from opsgen.device.memory import PeakMemory, free_storage, settle
@@ -21,6 +21,7 @@ __all__ = [
     "CompileFacts",
     "GatedCompile",
     "PeakMemory",
+    "compiler_faults",
     "environment_id",
     "find_cpp_compiler",
     "free_storage",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from opsgen.device.interval import median_interval
 from opsgen.errors import MeasureError
@@ -214,14 +215,17 @@ class _Turns:
     def __init__(self, inputs: Sequence[tuple[Any, ...]]) -> None:
         self._inputs = inputs
         self._next = 0
+        self._tensors = [
+            [leaf for leaf in pytree.tree_leaves(draw) if isinstance(leaf, Tensor) and leaf.numel()]
+            for draw in inputs
+        ]
 
     def take(self) -> tuple[Any, ...]:
-        inputs = self._inputs[self._next % len(self._inputs)]
+        turn = self._next % len(self._inputs)
         self._next += 1
-        for tensor in inputs:
-            if isinstance(tensor, Tensor) and tensor.numel():
-                _raise_version(tensor)
-        return inputs
+        for tensor in self._tensors[turn]:
+            _raise_version(tensor)
+        return self._inputs[turn]
 
 
 def _raise_version(tensor: Tensor) -> None:

@@ -9,9 +9,14 @@ from torch import Tensor
 
 
 def free_storage(tensors: Iterable[Tensor]) -> None:
-    """Give the storage of tensors back; shapes and types stay, so code can be compiled on them."""
+    """Give the storage of tensors back; shapes and types stay, so code can be compiled on them.
+
+    Storage that something outside torch holds, such as an array of numpy, stays.
+    """
     for tensor in tensors:
-        tensor.untyped_storage().resize_(0)
+        storage = tensor.untyped_storage()
+        if storage.resizable():
+            storage.resize_(0)
 
 
 def settle(device: str) -> None:

@@ -19,6 +19,7 @@ from opsgen.device import (
     CompileFacts,
     GatedCompile,
     PeakMemory,
+    compiler_faults,
     environment_id,
     free_storage,
     read_environment,
@@ -30,31 +31,39 @@ from opsgen.records import Environment, MeasureEvidence, MeasureRequest, Task, T
 from opsgen.source import assign_sizes
 from opsgen.verify import (
     NUM_REPEATS,
+    CallWatch,
+    ForeignWork,
     Inputs,
     Leaves,
     Reference,
     TaskCodeError,
-    check_pure,
     check_repeatable,
+    check_stable_inputs,
     comparison_margin,
     count_nonfinite,
+    count_terms,
     derive_seed,
+    describe_sharing,
+    guarded,
+    input_effects,
     judge_answers,
     lazy_answers,
-    outline,
     output_leaves,
     run_trials,
     specs_of,
+    state_effects,
     task_code,
+    task_fault,
     task_module,
     tensors_of,
+    validate_draws,
+    validate_outputs,
 )
 
 MODES = ("eager", "compile")
 NUM_TOLERANCE_SEEDS = 2
-# Where float64 at full size is affordable, since foreign tasks have no smaller workload.
-_MAX_DOUBLE_BYTES = {"cpu": 64 * 2**20, "cuda": 2 * 2**30}
-_MAX_DOUBLE_FLOPS = {"cpu": 4 * 10**9, "cuda": 10**12}
+MAX_STATE_EFFECTS = 32
+"""How many parts of the state are redrawn where a foreign task has no twin that shows it."""
 
 
 def run(request: MeasureRequest, context: JobContext) -> MeasureEvidence:
@@ -109,8 +118,13 @@ class _Measurement:
         self._device = request.device
         self._weight_seeds = (self._seed("weights", 0), self._seed("weights", 1))
         self._draw_seeds = (self._seed("draw", 0), self._seed("draw", 1))
+        self._foreign: ForeignWork | None = None
 
     def measure(self) -> None:
+        task = self._request.task
+        if task.graph is None:
+            self._context.stage("build")
+            self._foreign = ForeignWork.of(task.code, torch.device(self._device).type)
         with self._context.lease.hold():
             self._context.stage("build")
             reference = Reference.build(self._module, self._device, self._weight_seeds[0])
@@ -141,35 +155,77 @@ class _Measurement:
 
     def _look_at_eager(self, reference: Reference, inputs: Inputs) -> tuple[Tolerance, ...]:
         seen = self._seen
-        peak = PeakMemory(self._device)
-        outputs = reference.run(inputs)
-        seen["peak_bytes"] = peak.read()
-        seen["observed"] = specs_of(outputs)
-        repeats = [self._seed("repeat", number) for number in range(NUM_REPEATS)]
-        seen["is_repeatable"] = check_repeatable(reference, inputs, repeats)
-        seen["is_pure"] = check_pure(reference, inputs)
-        tolerances = self._measure_tolerances(reference)
-        seen["tolerances"] = tolerances
-        other = reference.run(reference.draw(self._draw_seeds[1]))
+        outputs, other_inputs, other = self._look_at_repeats(reference, inputs)
         seen["num_nonfinite"] = count_nonfinite(outputs) + count_nonfinite(other)
+        tolerances = self._measure_tolerances(reference, inputs, outputs)
+        seen["tolerances"] = tolerances
+        if self._foreign is not None:
+            self._look_at_parts(reference, (inputs, other_inputs), tolerances)
         answers = lazy_answers(reference, inputs, outputs, other, self._weight_seeds)
         seen["answers"] = judge_answers(outputs, tolerances, answers)
         return tolerances
 
-    def _measure_tolerances(self, reference: Reference) -> tuple[Tolerance, ...]:
+    def _look_at_repeats(
+        self, reference: Reference, inputs: Inputs
+    ) -> tuple[Leaves, Inputs, Leaves]:
+        """Return outputs for `inputs` and another draw, which runs between the repeats."""
+        seen = self._seen
+        first, *repeats = [self._seed("repeat", number) for number in range(NUM_REPEATS)]
+        watch = CallWatch(reference, inputs)
+        peak = PeakMemory(self._device)
+        outputs = reference.run(inputs, first)
+        seen["peak_bytes"] = peak.read()
+        seen["observed"] = specs_of(outputs)
+        other_inputs = reference.draw(self._draw_seeds[1])
+        validate_draws((inputs, other_inputs), reference.stage)
+        other = reference.run(other_inputs, first)
+        validate_outputs(outputs, other, reference.stage)
+        seen["is_repeatable"] = check_repeatable(reference, inputs, outputs, repeats)
+        seen["is_pure"] = watch.check_pure()
+        sharing = describe_sharing(reference, outputs, inputs) if seen["is_pure"] else None
+        if sharing is not None:
+            raise task_fault("executes", sharing, reference.stage)
+        return outputs, other_inputs, other
+
+    def _look_at_parts(
+        self, reference: Reference, pair: tuple[Inputs, Inputs], tolerances: tuple[Tolerance, ...]
+    ) -> None:
+        """Record what a twin would have shown: whether inputs vary and parts matter."""
+        assert self._foreign is not None
+        third = reference.draw(self._seed("draw", 2))
+        validate_draws((pair[0], third), reference.stage)
+        self._seen["has_stable_inputs"] = check_stable_inputs((*pair, third))
+        effects = input_effects(reference, [pair], tolerances)
+        if not self._foreign.has_twin and len(reference.state.names) <= MAX_STATE_EFFECTS:
+            effects += state_effects(reference, pair[0], tolerances, self._weight_seeds)
+        self._seen["effects"] = effects
+
+    def _measure_tolerances(
+        self, reference: Reference, inputs: Inputs, outputs: Leaves
+    ) -> tuple[Tolerance, ...]:
         """Return tolerances from a smaller workload, with the reduction term of the full size."""
         task = self._request.task
-        num_terms = task.estimate.num_terms if task.estimate else 1
-        if len(task.workloads) < 2:
-            tolerances = self._trial_tolerances(
-                reference, num_terms, is_assumed=not _affords_double(self._module, self._device)
-            )
-            reference.state.redraw(self._weight_seeds[0])
-            return tolerances
-        with task_module(assign_sizes(task.code, task.workloads[1].sizes)) as module:
-            smaller = Reference.build(module, self._device, self._weight_seeds[0])
-            smaller.stage = "tolerance"
-            return self._trial_tolerances(smaller, num_terms, is_assumed=False)
+        if self._foreign is not None:
+            num_terms = count_terms(reference, inputs)
+            code = self._foreign.double_code
+        else:
+            num_terms = task.estimate.num_terms if task.estimate else 1
+            code = assign_sizes(task.code, task.workloads[1].sizes)
+        if code is not None and code != task.code:
+            try:
+                with task_module(code) as module:
+                    smaller = Reference.build(module, self._device, self._weight_seeds[0])
+                    smaller.stage = "tolerance"
+                    found = self._trial_tolerances(smaller, num_terms, is_assumed=False)
+            except TaskCodeError:
+                if self._foreign is None:
+                    raise
+            else:
+                if len(found) == len(outputs):
+                    return found
+        tolerances = self._trial_tolerances(reference, num_terms, is_assumed=code != task.code)
+        reference.state.redraw(self._weight_seeds[0])
+        return tolerances
 
     def _trial_tolerances(
         self, reference: Reference, num_terms: int, *, is_assumed: bool
@@ -201,7 +257,7 @@ class _Measurement:
         tolerances: tuple[Tolerance, ...],
     ) -> None:
         expected = reference.run(inputs)
-        with task_code("compile"):
+        with task_code("compile"), compiler_faults():  # some kernels are compiled when called
             actual: Leaves = output_leaves(gated(*inputs))
         # A compile in the first call would have been missed by the gate.
         self._seen["num_graphs"] = max(self._seen["num_graphs"], gated.num_compiles)
@@ -210,20 +266,11 @@ class _Measurement:
 
     def _time(self, calls: dict[str, Callable[..., Any]], draws: list[Inputs]) -> None:
         clock = Clock(self._device, self._context.lease)
-        modes = {mode: calls[mode] for mode in self._request.modes}
-        with task_code("time"), torch.no_grad():
+        modes = {mode: guarded(calls[mode], "time") for mode in self._request.modes}
+        with torch.no_grad():
             self._seen["timings"] = clock.measure_modes(modes, draws, self._request.max_s_per_mode)
         self._seen["launch_floor_ms"] = clock.measure_launch_floor()
 
     def _seed(self, purpose: str, number: int) -> int:
         task: Task = self._request.task
         return derive_seed(self._request.seed, task.task_id, purpose, number)
-
-
-def _affords_double(module: types.ModuleType, device: str) -> bool:
-    found = outline(module, count_flops=True)
-    return (
-        found is not None
-        and found.size_bytes <= _MAX_DOUBLE_BYTES[device]
-        and (found.flops or 0) <= _MAX_DOUBLE_FLOPS[device]
-    )

@@ -66,9 +66,15 @@ class Effect(Record, frozen=True, kw_only=True):
     subject: str
     """The part: `node 1 (relu)`, `input x`, `parameter linear.weight` or `buffer bn.running_var`."""
     change: str
-    """`deleted`, `frozen` at another draw's value, or `redrawn`."""
+    """`deleted`, `frozen` at another draw's value, `redrawn`, or `rolled` by an element where no
+    draw changes it."""
     margin: float
-    """Error of the changed output in units of what a comparison bears: at most 1 passes as equal."""
+    """Error of the changed output in units of what a comparison bears: at most 1 passes as equal.
+    Infinite where the output has another shape, an element that is finite on one side only, an
+    exact leaf that differs, or could not be computed at all (see `raised`)."""
+    raised: str | None = None
+    """Exception of the changed task where it cannot run without the part, so that nothing was
+    measured; absent where the margin is a comparison's."""
 
 
 class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
@@ -93,7 +99,7 @@ class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
     is_pure: bool | None = None
     """Inputs and state were unchanged by a call."""
     has_stable_inputs: bool | None = None
-    """Three draws have one structure and at least one floating input varies."""
+    """Three draws have one structure and every floating input varies."""
     mode_class: str | None = None
     """`same`, `differs` or `mutates`: what train mode does against eval mode."""
     answers: tuple[LazyAnswer, ...] = ()
@@ -161,6 +167,10 @@ class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
     """Error of compiled against eager as a multiple of the tolerance; at most 1 passes."""
     answers: tuple[LazyAnswer, ...] = ()
     """Lazy answers at full size."""
+    has_stable_inputs: bool | None = None
+    """Of foreign code: three draws have one structure and every floating input varies."""
+    effects: tuple[Effect, ...] = ()
+    """Of foreign code: redrawn inputs at full size, and state where no smaller size can show it."""
     timings: tuple[Timing, ...] = ()
     """Baselines, one per mode."""
     launch_floor_ms: float | None = None

@@ -12,9 +12,10 @@ for `admit` to say; a fault is evidence like any other.
 from opsgen.source.normalise import normalised_source, source_hash
 from opsgen.source.reading import UNKNOWN_LEVEL, foreign_task, read_task_file
 from opsgen.source.rules import RULES, check_source
-from opsgen.source.sizes import assign_sizes, read_sizes
+from opsgen.source.sizes import LEVELS, assign_sizes, read_sizes, smaller_sizes
 
 __all__ = [
+    "LEVELS",
     "RULES",
     "UNKNOWN_LEVEL",
     "assign_sizes",
@@ -23,5 +24,6 @@ __all__ = [
     "normalised_source",
     "read_sizes",
     "read_task_file",
+    "smaller_sizes",
     "source_hash",
 ]

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+LEVELS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""What large sizes are cut to, in the order in which they are tried."""
+_BATCH = 4
+_BATCH_NAMES = frozenset({"b", "n", "bs", "bsz"})
+_SMALL = 32  # Counts of heads, groups, layers or taps more often than extents.
 
 
 def assign_sizes(code: str, sizes: Mapping[str, int]) -> str:
@@ -37,6 +44,29 @@ def assign_sizes(code: str, sizes: Mapping[str, int]) -> str:
 def read_sizes(code: str) -> dict[str, int]:
     """Return the module-level integers of `code` in the order of the source."""
     return {name: ast.literal_eval(value) for name, value in _integer_assignments(ast.parse(code))}
+
+
+def smaller_sizes(code: str) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield ever larger cuts of the module-level sizes of `code`, each with its level.
+
+    First only what exceeds 32 is cut, then everything; batches are cut to 4. Whether the
+    code runs on them nobody knows before it is tried. Nothing comes where all is small.
+    """
+    counts = Counter(name for name, _ in _integer_assignments(ast.parse(code)))
+    sizes = {name: value for name, value in read_sizes(code).items() if counts[name] == 1}
+    seen = [sizes]
+    for spared in (_SMALL, 0):
+        for level in LEVELS:
+            cut = {name: _cut(name, value, level, spared) for name, value in sizes.items()}
+            if cut not in seen:
+                seen.append(cut)
+                yield level, cut
+
+
+def _cut(name: str, value: int, level: int, spared: int) -> int:
+    if "batch" in name.lower() or name.lower() in _BATCH_NAMES:
+        return min(value, _BATCH)
+    return value if value <= spared else min(value, level)
 
 
 def _integer_assignments(tree: ast.Module) -> list[tuple[str, ast.expr]]:

@@ -2,7 +2,8 @@
 
 `seeding` is the one place where global generators are seeded; `reference`
 loads a task's code and builds it, with `state` and inputs as functions of
-seeds; `running` turns what task code raises into a record. `comparison`
+seeds; `running` turns what task code raises into a record; `work`, `twins` and
+`terms` find out how much foreign code does and what smaller code does the same. `comparison`
 fixes what "equal within tolerance" means, `tolerances` measures what to ask,
 `answers` and `effects` show whether the work and each part of it matter,
 `checks` settle repeatability, purity and modes. Everything returns evidence.
@@ -12,10 +13,13 @@ Refused here: verdicts, timing, and any tensor left behind on a device.
 from opsgen.verify.answers import judge_answers, lazy_answers
 from opsgen.verify.checks import (
     NUM_REPEATS,
+    CallWatch,
     check_mode,
-    check_pure,
     check_repeatable,
     check_stable_inputs,
+    describe_sharing,
+    validate_draws,
+    validate_outputs,
 )
 from opsgen.verify.comparison import (
     comparison_margin,
@@ -36,16 +40,21 @@ from opsgen.verify.leaves import (
     spec_of,
     specs_of,
     tensors_of,
+    validate_inputs,
 )
 from opsgen.verify.reference import Reference, task_module, widen, working_eps
-from opsgen.verify.running import TaskCodeError, task_code
+from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
 from opsgen.verify.state import State, redraw
+from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
+from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size
 from opsgen.verify.work import Outline, outline
 
 __all__ = [
     "NUM_REPEATS",
+    "CallWatch",
+    "ForeignWork",
     "Inputs",
     "Leaves",
     "Outline",
@@ -53,16 +62,21 @@ __all__ = [
     "State",
     "TaskCodeError",
     "Trials",
+    "Twin",
     "check_mode",
-    "check_pure",
     "check_repeatable",
     "check_stable_inputs",
     "comparison_margin",
     "count_nonfinite",
+    "count_terms",
     "derive_seed",
+    "describe_sharing",
     "element_scale",
     "equal_bits",
+    "find_twins",
     "fingerprint",
+    "full_size",
+    "guarded",
     "input_effects",
     "judge_answers",
     "kth_largest",
@@ -80,9 +94,13 @@ __all__ = [
     "specs_of",
     "state_effects",
     "task_code",
+    "task_fault",
     "task_module",
     "tensors_of",
     "tolerance_of",
+    "validate_draws",
+    "validate_inputs",
+    "validate_outputs",
     "widen",
     "working_eps",
 ]

@@ -171,5 +171,10 @@ def _mean_of(tensor: Tensor) -> Tensor:
     if not tensor.numel():
         return tensor
     # A rounded mean lies between smallest and largest: as legal an index as any that was drawn.
-    mean = tensor.double().mean().round() if is_exact(tensor) else tensor.mean()
+    if is_exact(tensor):
+        mean = tensor.double().mean().round()
+    elif tensor.is_complex() or tensor.itemsize > 2:
+        mean = tensor.mean()
+    else:  # not every short type can sum
+        mean = tensor.float().mean()
     return mean.to(tensor.dtype).expand(tensor.shape).clone()

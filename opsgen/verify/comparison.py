@@ -30,8 +30,8 @@ _SAFE_RANGE = (1e-15, 1e15)  # squares of float32 values stay normal numbers wit
 def element_scale(reference: Tensor) -> Tensor:
     """Return the scale of every element, broadcastable to `reference`.
 
-    The reference is real; `real_view` makes complex ones so. The scale is the larger of the root mean square over the last axis and a thousandth of that of
-    the leaf; the leaf's alone where the last axis is shorter than 32. Elements that are not
+    The reference is real; `real_view` makes complex ones so. The scale is the larger of the
+    root mean square over the last axis and a thousandth of that of the leaf; the leaf's alone where the last axis is shorter than 32. Elements that are not
     finite count as zero.
     """
     values = _wide(reference)
@@ -94,7 +94,7 @@ def comparison_margin(
     leaves are equal, and in every floating leaf 99.99 % of elements are within its tolerance
     and none beyond 20 times it (all within, below 10,000 elements). The largest over leaves.
     """
-    if len(actual) != len(reference):
+    if len(actual) != len(reference) or len(tolerances) != len(reference):
         return math.inf
     pairs = zip(actual, reference, tolerances, strict=True)
     return max(_leaf_margin(left, right, tolerance.value) for left, right, tolerance in pairs)

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from opsgen.records import Effect, Graph, Tolerance
 from opsgen.verify.comparison import comparison_margin
-from opsgen.verify.leaves import Inputs, Leaves, tensors_of
+from opsgen.verify.leaves import Inputs, Leaves, equal_bits, map_tensors, tensors_of
 from opsgen.verify.reference import Reference
 from opsgen.verify.running import TaskCodeError
 
@@ -31,22 +31,27 @@ def input_effects(
 ) -> tuple[Effect, ...]:
     """Return what taking one input from another draw does, for each tensor input.
 
+    An input that is the same in both draws is rolled by one element instead; one that stays
+    the same even then shows nothing and is left out.
+
     Args:
         reference: The task.
         draws: Pairs of input draws: the first is run, the second lends single inputs.
         tolerances: The task's own.
     """
     pairs = [(inputs, other, reference.run(inputs)) for inputs, other in draws]
-    inputs = pairs[0][0]
+    inputs, other, _ = pairs[0]
     effects = []
     for position, name in enumerate(reference.input_names(inputs)):
-        if not tensors_of(inputs[position]):
+        ours = tensors_of(inputs[position])
+        is_fixed = equal_bits(ours, tensors_of(other[position]))
+        if not ours or (is_fixed and equal_bits(ours, _rolled(ours))):
             continue
         margins = (
             _margin_of(reference, _exchanged(ours, theirs, position), output, tolerances)
             for ours, theirs, output in pairs
         )
-        effects.append(_effect(f"input {name}", "redrawn", margins))
+        effects.append(_effect(f"input {name}", "rolled" if is_fixed else "redrawn", margins))
     return tuple(effects)
 
 
@@ -190,8 +195,8 @@ def _tapped_margin(
 ) -> float:
     try:
         changed = _run_tapped(tapped, record.inputs, tap)
-    except TaskCodeError:
-        return math.inf  # what follows cannot do without it
+    except TaskCodeError as error:
+        return _Broken(error.failure.kind)
     return comparison_margin(changed, record.output, tolerances)
 
 
@@ -200,9 +205,20 @@ def _margin_of(
 ) -> float:
     try:
         changed = reference.run(inputs)
-    except TaskCodeError:
-        return math.inf
+    except TaskCodeError as error:
+        return _Broken(error.failure.kind)
     return comparison_margin(changed, output, tolerances)
+
+
+class _Broken(float):
+    """The infinite margin of a change that the rest cannot do without; remembers what it raised."""
+
+    def __new__(cls, kind: str) -> _Broken:
+        margin = super().__new__(cls, math.inf)
+        margin.kind = kind
+        return margin
+
+    kind: str
 
 
 def _effect(subject: str, change: str, margins: Iterable[float]) -> Effect:
@@ -211,7 +227,8 @@ def _effect(subject: str, change: str, margins: Iterable[float]) -> Effect:
         largest = max(largest, margin)
         if largest >= CLEAR_MARGIN:
             break
-    return Effect(subject=subject, change=change, margin=largest)
+    raised = largest.kind if isinstance(largest, _Broken) else None
+    return Effect(subject=subject, change=change, margin=float(largest), raised=raised)
 
 
 def _present(*groups: Iterable[float | None]) -> Iterator[float]:
@@ -220,7 +237,18 @@ def _present(*groups: Iterable[float | None]) -> Iterator[float]:
 
 
 def _exchanged(inputs: Inputs, other: Inputs, position: int) -> Inputs:
-    return (*inputs[:position], other[position], *inputs[position + 1 :])
+    changed = other[position]
+    if equal_bits(tensors_of(changed), tensors_of(inputs[position])):
+        (changed,) = map_tensors(_roll, (changed,))
+    return (*inputs[:position], changed, *inputs[position + 1 :])
+
+
+def _rolled(leaves: Leaves) -> Leaves:
+    return tuple(_roll(leaf) for leaf in leaves)
+
+
+def _roll(tensor: Tensor) -> Tensor:
+    return tensor.roll(1)
 
 
 def _results(result: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,21 +17,51 @@ Inputs = tuple[Any, ...]
 Leaves = tuple[Tensor, ...]
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_COMPARABLE = frozenset(
+    {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+    | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.complex64, torch.complex128}
+)
+_ROW = 1024
 
 
 def output_leaves(output: object) -> Leaves:
     """Return the tensors of a task's output in order.
 
     Raises:
-        TaskError: A leaf is not a plain, dense tensor, or there is none.
+        TaskError: A leaf is no plain, dense tensor of a type that can be compared, or has no
+            elements, or there is none.
     """
     leaves = pytree.tree_leaves(output)
-    for leaf in leaves:
-        if type(leaf) not in (Tensor, torch.nn.Parameter) or leaf.layout != torch.strided:
-            raise TaskError("executes", f"output leaf of type {type(leaf).__name__}")
     if not leaves:
         raise TaskError("executes", "the output holds no tensor")
+    for leaf in leaves:
+        _validate_plain(leaf, "output")
+        if leaf.dtype not in _COMPARABLE:
+            raise TaskError("judgeable", f"output leaf of {leaf.dtype}, which has no tolerance")
+        if leaf.numel() == 0:
+            raise TaskError("nontrivial", f"output leaf of shape {list(leaf.shape)} is empty")
     return tuple(leaf.detach() for leaf in leaves)
+
+
+def validate_inputs(inputs: object) -> None:
+    """Hold that inputs are a list or tuple of plain tensors, nested or not.
+
+    Raises:
+        TaskError: They are not.
+    """
+    if not isinstance(inputs, list | tuple):
+        raise TaskError("executes", f"get_inputs returns {type(inputs).__name__}, not a list")
+    for leaf in pytree.tree_leaves(inputs):
+        _validate_plain(leaf, "input")
+
+
+def _validate_plain(leaf: object, what: str) -> None:
+    if type(leaf) not in (Tensor, torch.nn.Parameter):
+        raise TaskError("executes", f"{what} leaf of type {type(leaf).__name__}, not a tensor")
+    assert isinstance(leaf, Tensor)
+    if leaf.layout != torch.strided or leaf.is_nested or leaf.is_quantized:
+        raise TaskError("executes", f"{what} leaf is not a dense tensor ({leaf.layout})")
 
 
 def tensors_of(tree: object) -> Leaves:
@@ -60,12 +91,15 @@ def is_exact(tensor: Tensor) -> bool:
 
 def real_view(tensor: Tensor) -> Tensor:
     """Return a complex tensor as reals, interleaved along its last axis; others as they are."""
-    return torch.view_as_real(tensor).flatten(-2) if tensor.is_complex() else tensor
+    if not tensor.is_complex():
+        return tensor
+    parts = torch.view_as_real(tensor.resolve_conj())
+    return parts.flatten(-2) if tensor.ndim else parts
 
 
 def bits_of(tensor: Tensor) -> Tensor:
     """Return the bit patterns of a tensor as integers; a view where it is contiguous."""
-    plain = real_view(tensor).detach().contiguous()
+    plain = real_view(tensor.detach()).resolve_neg().contiguous()
     return plain.view(_BITS[plain.element_size()])
 
 
@@ -76,13 +110,48 @@ def equal_bits(left: Leaves, right: Leaves) -> bool:
     )
 
 
-def fingerprint(tensors: Leaves) -> tuple[tuple[int, int], ...]:
-    """Return version and checksum of every tensor: any in-place write changes one of them.
+Fingerprint = tuple[tuple[object, ...], ...]
 
-    The version sees writes through torch, even such that store equal values; the sum of
-    bit patterns sees most others.
+
+def fingerprint(tensors: Leaves) -> Fingerprint:
+    """Return version, layout and checksum of every tensor: any in-place write changes one.
+
+    The version sees writes through torch, even such that store equal values. The checksum
+    sees those past it (`.data`, raw memory), values that only change places included.
     """
-    return tuple((t._version, int(bits_of(t).sum(dtype=torch.int64))) for t in tensors)
+    return tuple((_version(t), t.dtype, t.shape, t.stride(), _checksum(t)) for t in tensors)
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _checksum(tensor: Tensor) -> tuple[int, ...]:
+    """Return weighted sums over rows and over columns of the bits, and over the rest."""
+    flat = bits_of(tensor).flatten()
+    num_rows = flat.numel() // _ROW
+    parts = [flat[num_rows * _ROW :]]
+    if num_rows:
+        rows = flat[: num_rows * _ROW].view(num_rows, _ROW)
+        parts += [rows.sum(0, dtype=torch.int64), rows.sum(1, dtype=torch.int64)]
+    return tuple(int((part * _weights(part)).sum(dtype=torch.int64)) for part in parts)
+
+
+def _weights(part: Tensor) -> Tensor:
+    if part.numel() <= _ROW and part.device.type == "cpu":
+        return _short_weights()[: part.numel()]
+    return _make_weights(part.numel(), part.device)
+
+
+@functools.cache
+def _short_weights() -> Tensor:
+    return _make_weights(_ROW, torch.device("cpu"))
+
+
+def _make_weights(count: int, device: torch.device) -> Tensor:
+    weights = torch.arange(1, count + 1, dtype=torch.int64, device=device)
+    weights *= 0x5851F42D4C957F2D  # Knuth's multiplier, modulo 2**64
+    return weights ^ (weights >> 29)
 
 
 def count_nonfinite(leaves: Leaves) -> int:

@@ -13,10 +13,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from opsgen.errors import TaskError
 from opsgen.records import digest
-from opsgen.verify.leaves import Inputs, Leaves, map_tensors, output_leaves, tensors_of
+from opsgen.verify.leaves import (
+    Inputs,
+    Leaves,
+    map_tensors,
+    output_leaves,
+    tensors_of,
+    validate_inputs,
+)
 from opsgen.verify.running import task_code
 from opsgen.verify.seeding import seeded
 from opsgen.verify.state import State
@@ -76,18 +84,38 @@ class Reference:
         with task_code(self.stage), seeded(seed, self.device):
             with torch.device(self.device):
                 inputs = self.module.get_inputs()
-            if not isinstance(inputs, list | tuple):
-                raise TaskError("stable_inputs", f"get_inputs returns {type(inputs).__name__}")
-            return map_tensors(lambda tensor: tensor.detach().to(self.device), tuple(inputs))
+            validate_inputs(inputs)
+            kept = _storages(vars(self.module))
+            return map_tensors(lambda tensor: self._own(tensor, kept), tuple(inputs))
 
-    def run(self, inputs: Inputs) -> Leaves:
-        """Return the output leaves of one call.
+    def _own(self, tensor: Tensor, kept: frozenset[int]) -> Tensor:
+        """Return an input of this draw alone: its memory may be freed and written."""
+        ours = tensor.detach().to(self.device)
+        is_kept = tensor.device.type != "meta" and _storage(ours) in kept
+        return ours.clone() if is_kept or ours.is_inference() else ours
+
+    def run(self, inputs: Inputs, seed: int | None = None) -> Leaves:
+        """Return the output leaves of one call, with the global generators at `seed` if given.
 
         Raises:
             TaskCodeError: The call raised, or its output is not made of plain tensors.
         """
+        if seed is not None:
+            with seeded(seed, self.device):
+                return self.run(inputs)
         with task_code(self.stage), torch.no_grad():
             return output_leaves(self.model(*inputs))
+
+    def copied(self) -> Reference:
+        """Return a copy with state of its own, as it is now.
+
+        Raises:
+            TaskCodeError: The model cannot be copied.
+        """
+        with task_code(self.stage):
+            copy_ = Reference(self.module, copy.deepcopy(self.model), self.device)
+        copy_.stage = self.stage
+        return copy_
 
     def in_double(self) -> Reference:
         """Return a copy that computes in float64 on the state as it is now; see `widen`.
@@ -95,10 +123,10 @@ class Reference:
         Raises:
             TaskCodeError: The model cannot be copied.
         """
-        with task_code(self.stage):
-            model = copy.deepcopy(self.model).double()
-        wide = Reference(self.module, model, self.device)
-        wide.stage = self.stage
+        wide = self.copied()
+        # As `double` does, but for complex tensors too.
+        wide.model._apply(_widen)  # type: ignore[no-untyped-call]
+        wide.state = State(wide.model)
         return wide
 
     def input_names(self, inputs: Inputs) -> tuple[str, ...]:
@@ -110,7 +138,7 @@ class Reference:
 
 def coarsest_eps(tensors: Leaves) -> float:
     """Return the largest spacing (`finfo.eps`) of floating types among `tensors`, or 0."""
-    found = (torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point())
+    found = (torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex())
     return max(found, default=0.0)
 
 
@@ -120,21 +148,36 @@ def working_eps(reference: Reference, inputs: Inputs) -> float:
 
 
 def widen(inputs: Inputs) -> Inputs:
-    """Return `inputs` with floating tensors in float64."""
+    """Return `inputs` with floating and complex tensors in double precision."""
     return map_tensors(_widen, inputs)
 
 
 def _widen(tensor: Tensor) -> Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _storages(tree: object) -> frozenset[int]:
+    return frozenset(_storage(leaf) for leaf in tensors_of(tree) if leaf.layout == torch.strided)
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _construct(module: types.ModuleType) -> nn.Module:
     arguments: Any = module.get_init_inputs()
     # KernelBook's files return [positional, keywords] where KernelBench's return positional.
-    if len(arguments) == 2 and isinstance(arguments[0], list) and isinstance(arguments[1], dict):
+    if isinstance(arguments, dict):
+        model = module.Model(**arguments)
+    elif len(arguments) == 2 and isinstance(arguments[0], list) and isinstance(arguments[1], dict):
         model = module.Model(*arguments[0], **arguments[1])
     else:
         model = module.Model(*arguments)
     if not isinstance(model, nn.Module):
         raise TaskError("self_contained", "Model is not a torch.nn.Module")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise TaskError("self_contained", f"{name} has no shape before the first call")
     return model

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from opsgen.verify.leaves import Leaves, fingerprint
+from opsgen.verify.leaves import Fingerprint, Leaves, fingerprint
 from opsgen.verify.seeding import derive_seed
 
 _BIAS_STD = 0.25
@@ -97,7 +97,7 @@ class State:
             generator = torch.Generator(tensor.device).manual_seed(derive_seed(seed, name))
             self._fills[name](tensor, generator)
 
-    def fingerprint(self) -> tuple[tuple[int, int], ...]:
+    def fingerprint(self) -> Fingerprint:
         """Return versions and checksums: see `leaves.fingerprint`."""
         return fingerprint(self.tensors)
 
@@ -107,13 +107,13 @@ class State:
         self._sizes = {n: t.untyped_storage().nbytes() for n, t in self._tensors.items()}
         self._kept = {name: self._tensors[name].detach().to("cpu", copy=True) for name in kept}
         for tensor in self._tensors.values():
-            tensor.untyped_storage().resize_(0)
+            _resize(tensor, 0)
 
     @torch.no_grad()
     def refill(self, seed: int) -> None:
         """Take memory again after `free` and draw the state of `seed`."""
         for name, tensor in self._tensors.items():
-            tensor.untyped_storage().resize_(self._sizes[name])
+            _resize(tensor, self._sizes[name])
         for name, kept in self._kept.items():
             self._tensors[name].copy_(kept)
         self._kept = {}
@@ -125,6 +125,12 @@ def redraw(model: nn.Module, seed: int) -> State:
     state = State(model)
     state.redraw(seed)
     return state
+
+
+def _resize(tensor: Tensor, size_bytes: int) -> None:
+    storage = tensor.untyped_storage()
+    if storage.resizable():  # not where an array of numpy shares it
+        storage.resize_(size_bytes)
 
 
 def _fill_for(name: str, tensor: Tensor, *, is_parameter: bool) -> Fill | None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opsgen.records import Tolerance
+from opsgen.verify.checks import validate_outputs
 from opsgen.verify.comparison import outlier_quantile, scaled_error
 from opsgen.verify.leaves import Inputs, Leaves, count_nonfinite, is_exact, real_view
 from opsgen.verify.reference import Reference, widen, working_eps
@@ -61,19 +62,22 @@ def run_trials(
         is_assumed: Do without float64 and take the assumed tolerances.
 
     Raises:
-        TaskCodeError: A run in the working dtype raised. One in float64 makes the tolerances
+        TaskCodeError: A run in the working dtype raised, or its structure depends on the draw. One in float64 makes the tolerances
             assumed instead.
     """
     errors: list[list[Tensor]] = []
     outputs: Leaves = ()
     inputs: Inputs = ()
     num_nonfinite = 0
+    first: Leaves | None = None
     for weight_seed in weight_seeds:
         reference.state.redraw(weight_seed)
         wide = None if is_assumed else _double_or_none(reference)
         for draw_seed in draw_seeds:
             inputs = reference.draw(draw_seed)
             outputs = reference.run(inputs)
+            first = outputs if first is None else first
+            validate_outputs(first, outputs, reference.stage)
             num_nonfinite += count_nonfinite(outputs)
             exact = None if wide is None else _run_or_none(wide, inputs)
             if exact is None or [e.shape for e in exact] != [o.shape for o in outputs]:

@@ -90,7 +90,7 @@ def test_small_foreign_code_is_run(foreign, context):
     assert evidence.failure is None
     assert evidence.predicted == ()
     assert evidence.observed[0].shape == (16, 8)
-    assert evidence.num_draws == 2
+    assert evidence.num_draws == 15
     assert evidence.mode_class == "mutates"
     subjects = {effect.subject for effect in evidence.effects}
     assert "buffer n.running_var" in subjects
@@ -104,11 +104,12 @@ def test_large_foreign_code_is_left_to_the_device(foreign, context):
     assert (evidence.num_draws, evidence.is_repeatable) == (0, None)
 
 
-def test_foreign_code_that_meta_cannot_run(foreign, context):
-    evidence = probed(foreign("return x[x > 0]", "torch.randn(8)"), context)
-    assert evidence.failure is None
-    assert evidence.observed == ()
-    assert evidence.num_draws == 0
+def test_foreign_code_that_meta_cannot_run_is_run_and_judged(foreign, context):
+    failure = probed(foreign("return x[x > 0]", "torch.randn(8)"), context).failure
+    assert (failure.criterion, failure.stage) == ("executes", "twin")
+    assert "for one draw" in failure.message
+    evidence = probed(foreign("return x * x.sum().item()", "torch.randn(8)"), context)
+    assert (evidence.failure, evidence.num_draws, evidence.observed) == (None, 15, ())
 
 
 def test_the_environment_job(context):

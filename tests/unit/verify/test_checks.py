@@ -9,10 +9,10 @@ import torch
 
 from opsgen.errors import MeasureError, TaskError
 from opsgen.verify import (
+    CallWatch,
     Reference,
     TaskCodeError,
     check_mode,
-    check_pure,
     check_repeatable,
     check_stable_inputs,
     outline,
@@ -31,7 +31,9 @@ NORMAL = "torch.randn(8, 8)"
 )
 def test_repeatable_means_every_bit_under_other_seeds(build, forward, is_repeatable):
     reference = build(forward, NORMAL)
-    assert check_repeatable(reference, reference.draw(0), [1, 2, 3]) == is_repeatable
+    inputs = reference.draw(0)
+    outputs = reference.run(inputs, 1)
+    assert check_repeatable(reference, inputs, outputs, [2, 3]) == is_repeatable
 
 
 @pytest.mark.parametrize(
@@ -41,11 +43,22 @@ def test_repeatable_means_every_bit_under_other_seeds(build, forward, is_repeata
         ("return torch.relu_(x)", False),
         ("self.count += 1\nreturn x * self.count", False),
         ("x.data[0] = 0\nreturn x * 1", False),
+        ("x.data.clamp_(min=0)\nreturn x * 1", False),
+        ("x.data.copy_(x.sort(0)[0])\nreturn x * 1", False),
+        ("self.w.data.clamp_(min=0)\nreturn x * self.w", False),
+        ("x.data = x.abs()\nreturn x * 1", False),
+        ("self.count = x.sum()\nreturn x * 1", False),
+        ("x.data.mul_(1)\nreturn x * 1", True),
     ],
 )
 def test_pure_calls_leave_inputs_and_state_alone(build, forward, is_pure):
-    reference = build(forward, NORMAL, init="self.register_buffer('count', torch.zeros(1))")
-    assert check_pure(reference, reference.draw(0)) == is_pure
+    init = "self.register_buffer('count', torch.zeros(1))\nself.w = nn.Parameter(torch.randn(8))"
+    reference = build(forward, NORMAL, init=init)
+    inputs = reference.draw(0)
+    watch = CallWatch(reference, inputs)
+    for _ in range(3):
+        reference.run(inputs)
+    assert watch.check_pure() == is_pure
 
 
 @pytest.mark.parametrize(
@@ -136,7 +149,10 @@ def test_meta_says_shapes_work_or_nothing(build):
     assert found.outputs[0].shape == (64, 32)
     assert found.flops == 2 * 64 * 128 * 32
     assert found.size_bytes == 4 * (64 * 128 + 128 * 32 + 32 + 64 * 32)
-    assert outline(build("return x[x > 0]", NORMAL).module, count_flops=False) is None
+    found = outline(build("return x[x > 0]", NORMAL).module, count_flops=True)
+    assert (found.outputs, found.flops, found.size_bytes) == ((), None, 4 * 8 * 8)
+    init = "self.rate = torch.linspace(0, 1, 3)[1].item()"
+    assert outline(build("return x * self.rate", NORMAL, init).module, count_flops=False) is None
     with pytest.raises(TaskCodeError):
         outline(build("return x @ torch.zeros(3, 3)", NORMAL).module, count_flops=False)
 
