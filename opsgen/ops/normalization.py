@@ -203,6 +203,7 @@ OPS = (
             spell("{self}({x})", "nn.LocalResponseNorm({size}{...})"),
             spell("F.local_response_norm({x}, {size}{...})"),
         ),
+        is_full_precision=True,
         ranks=(3, 4, 5),
         layout="channels",
         attrs=_local_attrs,

@@ -27,6 +27,21 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     """Share of tasks by working dtype; shares are relative."""
     dags: Share = 0.2
     """Share of graphs that are not chains: several inputs, residuals, gates."""
+    strata: dict[str, NonNegative] = msgspec.field(
+        default_factory=lambda: {
+            "epilogue": 0.12,
+            "statistics": 0.06,
+            "prologue": 0.16,
+            "chain": 0.03,
+            "row": 0.20,
+            "window": 0.16,
+            "layout": 0.12,
+            "scan": 0.08,
+            "other": 0.03,
+            "pointwise": 0.04,
+        }
+    )
+    """Share of tasks by fusion stratum, relative; tasks of one op belong to none."""
     target_ms: tuple[Positive, Positive] = (1.2, 30.0)
     """Eager time that sizes aim at, milliseconds, drawn log-uniformly between the two."""
     calibration: str = "cpu"

@@ -9,13 +9,14 @@ counts is measured later.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from math import prod
 
 import msgspec
 
-from opsgen.errors import UsageError
+from opsgen.errors import SampleError, UsageError
 from opsgen.records import Estimate, Graph, Record, digest
 from opsgen.sampler.resolution import Resolution, resolve
 
@@ -28,6 +29,9 @@ ITEM_BYTES = {
     "int32": 4,
     "bool": 1,
 }
+
+_MIN_SPARED = 0.05  # of an eager call's traffic
+_MIN_TIME = 0.03  # of an eager call's time
 
 
 class Calibration(Record, frozen=True, kw_only=True):
@@ -78,17 +82,49 @@ def calibration_digest(name: str) -> str:
 
 def predict_ms(graph: Graph, resolution: Resolution, calibration: Calibration) -> float:
     """Return the modelled time of one eager call, milliseconds."""
+    return sum(time_ms for _, time_ms in _node_costs(graph, resolution, calibration))
+
+
+def check_benefit(graph: Graph, sizes: dict[str, int], calibration: Calibration) -> None:
+    """Refuse a graph that fusing would hardly speed up: in truth it is a task of one op.
+
+    That is one where the intermediates that fusing spares are less than 5 % of the traffic
+    while the cheapest op takes less than 3 % of the time.
+
+    Raises:
+        SampleError: It is such a graph.
+    """
+    if len(graph.nodes) < 2:
+        return
+    resolution = resolve(graph, sizes)
     item = ITEM_BYTES[graph.dtype]
-    total = 0.0
+    moved, times = zip(*_node_costs(graph, resolution, calibration), strict=True)
+    num_inputs = len(graph.inputs)
+    spared = sum(
+        item * prod(resolution.shapes[arg])
+        for node in resolution.nodes
+        for arg in node.args
+        if arg >= num_inputs
+    )
+    spared += sum(item * prod(node.out) for node in resolution.nodes[:-1])
+    if spared < _MIN_SPARED * sum(moved) and min(times) < _MIN_TIME * sum(times):
+        raise SampleError("benefit: fusing would spare next to nothing")
+
+
+def _node_costs(
+    graph: Graph, resolution: Resolution, calibration: Calibration
+) -> Iterator[tuple[float, float]]:
+    """Yield the bytes that each node moves and its time, milliseconds."""
+    item = ITEM_BYTES[graph.dtype]
     for node in resolution.nodes:
         op, kind = node.op, node.op.kind.value
         read = op.passes * sum(prod(shape) for shape in node.ins)
         moved = item * (read + prod(node.out) + op.params(node.ins, node.attrs))
         flops = op.flops(node.ins, node.attrs, node.out)
-        total += calibration.launch_ms + max(
+        time_ms = calibration.launch_ms + max(
             moved / calibration.bandwidth(kind), flops / calibration.rate(kind, graph.dtype)
         )
-    return total
+        yield moved, time_ms
 
 
 def predict_peak_bytes(graph: Graph, resolution: Resolution) -> int:

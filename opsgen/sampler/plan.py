@@ -2,8 +2,9 @@
 
 Line `j` of class `torch#k` depends on the seed, the class and `j` alone, so
 that any process can make any line and a release can be cut in plan order
-whoever finished first. The op sequence is the j-th of a keyed permutation of
-the legal table; sequences do not repeat until the table is used up.
+whoever finished first. A schedule gives the line its fusion stratum; the op
+sequence is the next of a keyed permutation of that stratum's legal table, so
+that sequences do not repeat until a table is used up.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from opsgen.errors import SampleError, UsageError
 from opsgen.ops import CATALOGUE
 from opsgen.recipe import SampleConfig
 from opsgen.records import Estimate, Graph, Workload
-from opsgen.sampler.cost import Calibration, estimate, load_calibration
+from opsgen.sampler.cost import Calibration, check_benefit, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import size_names
 from opsgen.sampler.permutation import permute
 from opsgen.sampler.resolution import input_specs, output_specs, resolve
 from opsgen.sampler.sizing import check_memory, fit_sizes, smaller_sizes, twin_sizes
+from opsgen.sampler.strata import STRATA, Cell, Schedule
 from opsgen.sampler.table import Table
 
 _NUM_TRIES = 24
@@ -70,6 +72,14 @@ class Plan:
         self.seed = seed
         self.config = config
         self.calibration: Calibration = load_calibration(config.calibration)
+        self._schedules: dict[int, Schedule] = {}
+        strange = sorted(set(config.strata) - set(STRATA))
+        if strange or not sum(config.strata.values()) > 0:
+            raise UsageError(
+                f"sample.strata: {strange[0]!r} is none of {', '.join(STRATA)}"
+                if strange
+                else "sample.strata: the shares add up to nothing"
+            )
         unknown = sorted(set(config.dtypes) - {"float32", "bfloat16", "float16"})
         if unknown or not sum(config.dtypes.values()) > 0:
             raise UsageError(
@@ -99,14 +109,32 @@ class Plan:
 
     def sequence(self, data_source: str, number: int) -> tuple[str, ...]:
         """Return the op sequence of a line."""
-        share = self.config.dags
-        before, after = int(number * share), int((number + 1) * share)
-        is_dag = after > before
-        index = before if is_dag else number - before
-        table = _table(num_ops(data_source), is_dag)
+        length = num_ops(data_source)
+        cell, index = self._schedule(length).place(number)
+        table = _table(length, cell)
         cycle, place = divmod(index, table.size)
-        key = f"{self.seed}:{data_source}:{is_dag}:{cycle}"
+        key = f"{self.seed}:{data_source}:{cell}:{cycle}"
         return table.sequence(permute(place, table.size, key))
+
+    def _schedule(self, length: int) -> Schedule:
+        """Share the lines of a class out over strata, and within each over chains and DAGs."""
+        if length not in self._schedules:
+            strata: dict[str | None, float] = {None: 1.0}
+            if length > 1:
+                strata = dict(self.config.strata.items())
+            shares: dict[Cell, float] = {}
+            for stratum, share in strata.items():
+                parts = {True: self.config.dags, False: 1.0 - self.config.dags}
+                legal = {
+                    is_dag: part
+                    for is_dag, part in parts.items()
+                    if part > 0 and _table(length, (stratum, is_dag)).size
+                }
+                # Where a stratum has no chains, or nothing but chains, its share stays its own.
+                for is_dag, part in legal.items():
+                    shares[stratum, is_dag] = share * part / sum(legal.values())
+            self._schedules[length] = Schedule(shares)
+        return self._schedules[length]
 
     def _dtype(self, number: int, sequence: tuple[str, ...]) -> str:
         """Spread dtypes evenly over the lines: a golden-ratio sequence against their shares.
@@ -138,6 +166,7 @@ class Plan:
         sizes = fit_sizes(graph, first, target_ms, self.calibration, rng)
         sizes = {name: sizes[name] for name in size_names(graph)}
         check_memory(graph, sizes, self.config.memory_gib * 2**30)
+        check_benefit(graph, sizes, self.calibration)
         every = (sizes, smaller_sizes(graph, sizes), twin_sizes(graph, sizes))
         workloads = tuple(workload(graph, each) for each in every)
         return Sampled(graph, workloads, estimate(graph, sizes, self.calibration))
@@ -165,6 +194,7 @@ def num_ops(data_source: str) -> int:
     return int(tail)
 
 
-@lru_cache(maxsize=16)
-def _table(length: int, with_operands: bool) -> Table:
-    return Table(length, with_operands=with_operands)
+@lru_cache(maxsize=256)
+def _table(length: int, cell: Cell) -> Table:
+    stratum, with_operands = cell
+    return Table(length, with_operands=with_operands, stratum=stratum)

@@ -9,6 +9,8 @@ of them and to name the n-th without listing the others.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -18,6 +20,7 @@ from opsgen.ops import CATALOGUE, Attrs, Dim, Interval, Op, Operand
 from opsgen.ops.intervals import REAL
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
+from opsgen.sampler.strata import stratum_of_sequence
 
 _NUM_SAMPLES = 6
 _TYPICAL = {1: (64,), 2: (8, 64), 3: (4, 32, 64), 4: (4, 32, 16, 16), 5: (2, 16, 8, 8, 8)}
@@ -129,20 +132,41 @@ def _followers(state: _State, with_operands: bool) -> tuple[_State, ...]:
     return tuple(found)
 
 
+@cache
+def _count(left: int, last: _State, is_done: bool, with_operands: bool) -> int:
+    """Count the ways to go on for `left` more ops after `last`."""
+    if left == 0:
+        return int(is_done)
+    return sum(
+        _count(left - 1, state, is_done or CATALOGUE[state[0]].has_operands, with_operands)
+        for state in _followers(last, with_operands)
+    )
+
+
 class Table:
-    """All legal sequences of one length, numbered from 0.
+    """All legal sequences of one length and stratum, numbered from 0.
 
     Args:
         length: Number of ops.
         with_operands: Count the sequences in which some op reads several tensors
             (True), or those in which none does (False).
+        stratum: Count only the sequences whose first pair belongs to it; None for all.
     """
 
-    def __init__(self, length: int, *, with_operands: bool) -> None:
+    def __init__(self, length: int, *, with_operands: bool, stratum: str | None = None) -> None:
         self.length = length
         self.with_operands = with_operands
-        self._counts: dict[tuple[int, _State | None, bool], int] = {}
-        self.size = self._count(length, None, not with_operands)
+        self._openings: list[tuple[_State, ...]] = []
+        self._ends: list[int] = []
+        self.size = 0
+        for opening in self._all_openings(stratum):
+            count = _count(
+                length - len(opening), opening[-1], self._is_done(opening), with_operands
+            )
+            if count:
+                self.size += count
+                self._openings.append(opening)
+                self._ends.append(self.size)
 
     def sequence(self, number: int) -> tuple[str, ...]:
         """Return sequence `number`.
@@ -152,33 +176,29 @@ class Table:
         """
         if not 0 <= number < self.size:
             raise IndexError(f"sequence {number} of {self.size}")
-        names: list[str] = []
-        last: _State | None = None
-        is_done = not self.with_operands
-        for left in range(self.length, 0, -1):
-            for state in self._next(last):
-                done = is_done or CATALOGUE[state[0]].has_operands
-                count = self._count(left - 1, state, done)
+        place = bisect_right(self._ends, number)
+        number -= self._ends[place - 1] if place else 0
+        path = list(self._openings[place])
+        while len(path) < self.length:
+            left = self.length - len(path) - 1
+            for state in _followers(path[-1], self.with_operands):
+                done = self._is_done((*path, state))
+                count = _count(left, state, done, self.with_operands)
                 if number < count:
-                    names.append(state[0])
-                    last, is_done = state, done
+                    path.append(state)
                     break
                 number -= count
-        return tuple(names)
+        return tuple(name for name, _ in path)
 
-    def _next(self, last: _State | None) -> tuple[_State, ...]:
-        if last is None:
-            return _starts(self.with_operands)
-        return _followers(last, self.with_operands)
+    def _all_openings(self, stratum: str | None) -> Iterator[tuple[_State, ...]]:
+        for first in _starts(self.with_operands):
+            if self.length == 1:
+                yield (first,)
+                continue
+            for second in _followers(first, self.with_operands):
+                if stratum in (None, stratum_of_sequence((first[0], second[0]))):
+                    yield first, second
 
-    def _count(self, left: int, last: _State | None, is_done: bool) -> int:
-        """Count the ways to go on for `left` more ops after `last`."""
-        if left == 0:
-            return int(is_done)
-        key = (left, last, is_done)
-        if key not in self._counts:
-            self._counts[key] = sum(
-                self._count(left - 1, state, is_done or CATALOGUE[state[0]].has_operands)
-                for state in self._next(last)
-            )
-        return self._counts[key]
+    def _is_done(self, path: Sequence[_State]) -> bool:
+        """Whether what the table asks for is there already."""
+        return not self.with_operands or any(CATALOGUE[name].has_operands for name, _ in path)

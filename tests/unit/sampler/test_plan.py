@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from opsgen.errors import UsageError
 from opsgen.ops import CATALOGUE
 from opsgen.recipe import SampleConfig
 from opsgen.records import digest
 from opsgen.render import render_task
-from opsgen.sampler import Line, Plan, is_legal, num_ops, resolve
+from opsgen.sampler import Line, Plan, Resolution, is_legal, num_ops, resolve
 from opsgen.sampler.cost import predict_ms
 from opsgen.sampler.permutation import permute
+from opsgen.sampler.strata import CYCLE, stratum_of_sequence
 
 CONFIG = SampleConfig(target_ms=(0.5, 20.0))
 CLASSES = st.sampled_from(["torch#1", "torch#2", "torch#3", "torch#5"])
@@ -79,19 +82,64 @@ def test_workloads_shrink(data_source: str, number: int) -> None:
     assert times[0] > times[2]
 
 
-def test_lines_keep_the_share_of_dags_and_of_dtypes() -> None:
-    config = SampleConfig(dags=0.3, dtypes={"float32": 3.0, "bfloat16": 1.0}, calibration="h200")
-    lines = [Plan(3, config).line("torch#2", number) for number in range(200)]
-    dags = [line for line in lines if any(CATALOGUE[name].has_operands for name in line.sequence)]
-    assert len(dags) == 60
+def test_lines_keep_the_shares_of_dags_dtypes_and_strata() -> None:
+    shares = {"epilogue": 3.0, "row": 1.0}
+    config = SampleConfig(
+        dags=0.3, strata=shares, dtypes={"float32": 3.0, "bfloat16": 1.0}, calibration="h200"
+    )
+    plan = Plan(3, config)
+    sequences = [plan.sequence("torch#2", number) for number in range(1000)]
+    dags = [names for names in sequences if any(CATALOGUE[name].has_operands for name in names)]
+    assert len(dags) == 300
+    strata = Counter(stratum_of_sequence(names) for names in sequences)
+    assert strata == {"epilogue": 750, "row": 250}
+    early = Counter(stratum_of_sequence(names) for names in sequences[:40])
+    assert abs(early["row"] - 10) <= 1
+    lines = [plan.line("torch#2", number) for number in range(200)]
     halves = [line for line in lines if line.sampled and line.sampled.graph.dtype == "bfloat16"]
-    assert 45 <= len(halves) <= 55
+    assert 40 <= len(halves) <= 55
+
+
+def test_default_strata_are_exact_over_a_cycle_and_pointwise_pairs_are_rare() -> None:
+    plan = Plan(4, SampleConfig(dags=0.0))
+    sequences = [plan.sequence("torch#2", number) for number in range(CYCLE)]
+    strata = Counter(stratum_of_sequence(names) for names in sequences)
+    for name, share in plan.config.strata.items():
+        assert abs(strata[name] - CYCLE * share) <= 20, name
+    assert strata["pointwise"] <= 0.05 * CYCLE
+
+
+def test_fusing_would_spare_something() -> None:
+    config = SampleConfig(dags=0.3, calibration="h200")
+    plan = Plan(8, config)
+    for number in range(150):
+        sampled = plan.line("torch#2", number).sampled
+        if sampled is None:
+            continue
+        resolution = resolve(sampled.graph, sampled.workloads[0].sizes)
+        reads = [sum(map(prod, node.ins)) * node.op.passes for node in resolution.nodes]
+        writes = [prod(node.out) for node in resolution.nodes]
+        weights = [node.op.params(node.ins, node.attrs) for node in resolution.nodes]
+        moved = sum(reads) + sum(writes) + sum(weights)
+        times = [
+            predict_ms(
+                sampled.graph,
+                Resolution(resolution.shapes, (node,)),
+                plan.calibration,
+            )
+            for node in resolution.nodes
+        ]
+        num_reads = resolution.nodes[1].args.count(len(sampled.graph.inputs))
+        spared = writes[0] * (1 + num_reads)
+        assert spared >= 0.05 * moved or min(times) >= 0.03 * sum(times)
 
 
 def test_op_sequences_do_not_repeat_and_seeds_differ() -> None:
     plan = Plan(5, CONFIG)
     first = [plan.sequence("torch#2", number) for number in range(6000)]
-    assert len(set(first)) == 6000
+    assert len(set(first)) >= 5400  # the smallest strata use their tables up
+    chains = Plan(5, replace(CONFIG, dags=0.0))
+    assert len({chains.sequence("torch#2", number) for number in range(6000)}) >= 5000
     assert first[:50] != [Plan(6, CONFIG).sequence("torch#2", number) for number in range(50)]
 
 

@@ -1,0 +1,112 @@
+"""Fusion strata: what a pair of ops would gain from being one kernel.
+
+A pair is worth fusing if that spares a round trip of the intermediate through
+memory; how the consumer reads it decides what a fused kernel looks like. A
+task belongs to the stratum of the pair that opens it. Quotas over the strata
+keep the mix from being what chance makes of the catalogue, where most pairs
+are pointwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from opsgen.ops import CATALOGUE, Kind, Op
+
+STRATA: dict[str, str] = {
+    "epilogue": "contraction, then pointwise: applied while the tile is on the chip",
+    "statistics": "contraction, then row statistics: needs the owner of the row",
+    "prologue": "anything cheaper, then contraction: recompute or store",
+    "chain": "contraction, then contraction: the intermediate stays on the chip",
+    "row": "row statistics and pointwise in either order: one pass over the row",
+    "window": "windows beside pointwise or statistics: halos",
+    "layout": "moves and gathers beside anything that computes: index remapping",
+    "scan": "scans and sorts beside pointwise or statistics: block scans",
+    "other": "distances and what fits nowhere else",
+    "pointwise": "pointwise on pointwise: compilers do it unasked",
+}
+
+_CONTRACTIONS = (Kind.CONVOLUTION, Kind.MATMUL, Kind.ATTENTION)
+_ROWS = (Kind.REDUCTION, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS)
+_POINTWISE = (Kind.POINTWISE, Kind.BINARY)
+# For pairs with no contraction behind a contraction: the rarer side names the stratum.
+_BY_EITHER = (
+    ("other", (Kind.DISTANCE,)),
+    ("scan", (Kind.SCAN, Kind.SORT)),
+    ("window", (Kind.POOLING, Kind.RESAMPLE)),
+    ("layout", (Kind.LAYOUT, Kind.INDEX)),
+    ("row", _ROWS),
+)
+
+CYCLE = 1000  # lines after which a schedule repeats; quotas are exact over it
+
+
+def stratum_of(first: Op, second: Op) -> str:
+    """Return the stratum of a producer and the op that reads it."""
+    if first.kind in _CONTRACTIONS:
+        if second.kind in _CONTRACTIONS:
+            return "chain"
+        if second.kind in _POINTWISE:
+            return "epilogue"
+        if second.kind in _ROWS:
+            return "statistics"
+    elif second.kind in _CONTRACTIONS:
+        return "prologue"
+    for name, kinds in _BY_EITHER:
+        if first.kind in kinds or second.kind in kinds:
+            return name
+    return "pointwise"
+
+
+def stratum_of_sequence(names: tuple[str, ...]) -> str | None:
+    """Return the stratum of a sequence of ops; None for a single one."""
+    if len(names) < 2:
+        return None
+    return _stratum_of_names(names[0], names[1])
+
+
+@cache
+def _stratum_of_names(first: str, second: str) -> str:
+    return stratum_of(CATALOGUE[first], CATALOGUE[second])
+
+
+Cell = tuple[str | None, bool]
+"""Stratum (None for single ops) and whether some op reads several tensors."""
+
+
+class Schedule:
+    """Which cell each line of a class belongs to, in proportion and evenly spread.
+
+    Args:
+        shares: Share of each cell, relative; cells without legal sequences left out.
+    """
+
+    def __init__(self, shares: Mapping[Cell, float]) -> None:
+        self.counts = _apportion(shares)
+        # The k-th of n slots stands at (k + 1/2) / n of the cycle: any stretch of lines is
+        # as close to the shares as whole numbers allow.
+        slots = [
+            ((rank + 0.5) / count, str(cell), cell, rank)
+            for cell, count in self.counts.items()
+            for rank in range(count)
+        ]
+        self._slots = [(cell, rank) for _, _, cell, rank in sorted(slots)]
+
+    def place(self, number: int) -> tuple[Cell, int]:
+        """Return the cell of a line and its number within the cell."""
+        cycle, position = divmod(number, len(self._slots))
+        cell, rank = self._slots[position]
+        return cell, cycle * self.counts[cell] + rank
+
+
+def _apportion(shares: Mapping[Cell, float]) -> dict[Cell, int]:
+    """Split a cycle by largest remainders."""
+    total = sum(shares.values())
+    exact = {cell: CYCLE * share / total for cell, share in shares.items() if share > 0}
+    counts = {cell: int(part) for cell, part in exact.items()}
+    left = CYCLE - sum(counts.values())
+    by_remainder = sorted(exact, key=lambda cell: (counts[cell] - exact[cell], str(cell)))
+    for cell in by_remainder[:left]:
+        counts[cell] += 1
+    return {cell: count for cell, count in counts.items() if count}
