@@ -128,5 +128,5 @@ def _put_back(
 
 def _may_appear(key: str, value: Any, owner: Any) -> bool:
     """Modules imported late show up in their package, and names with an underscore are caches."""
-    is_method = isinstance(owner, type) and key.startswith("__")
+    is_method = isinstance(owner, type) and key.startswith("__") and key.endswith("__")
     return isinstance(value, types.ModuleType) or (key.startswith("_") and not is_method)

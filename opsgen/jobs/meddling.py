@@ -78,12 +78,13 @@ def _read_torch() -> dict[str, Any]:
         "denormals": (torch.tensor([1e-310], dtype=torch.float64) * 0.5).item() > 0.0,
         "relu": torch.nn.functional.relu(torch.tensor([-1.0, 1.0])),
         "product": torch.ones(1) * 2.0,
-        "linear": torch.nn.Linear(1, 1).train().training,
+        "linear": torch.nn.Linear(1, 1, device="meta").train().training,
         "draws": torch.get_rng_state().numpy().tobytes(),
         "anomaly": torch.is_anomaly_enabled(),
         "cudnn": torch.backends.cudnn.deterministic,
         "hooks": len(torch.nn.modules.module._global_forward_hooks),
         "modes": torch._C._len_torch_function_stack(),
+        "autotune": torch._inductor.config.max_autotune,
         "methods": hasattr(torch.Tensor, "twice"),
     }
 
@@ -176,6 +177,9 @@ PUT_BACK: dict[str, Callable[[], object]] = {
     "torch_hook": _call_torch(
         lambda torch: torch.nn.modules.module.register_module_forward_hook(lambda *call: None)
     ),
+    "torch_config": _call_torch(
+        lambda torch: setattr(torch._inductor.config, "max_autotune", True)
+    ),
 }
 """Changes that leave no trace once they are put back."""
 
@@ -199,9 +203,6 @@ SPOILING: dict[str, Callable[[], object]] = {
     "torch_new_method": _patch_torch("Tensor.twice", lambda a: a),
     "torch_forward": _patch_torch("nn.Linear.forward", lambda self, x: x),
     "torch_module": _patch_torch("nn.Module.train", lambda self: self.eval()),
-    "torch_config": _call_torch(
-        lambda torch: setattr(torch._inductor.config, "max_autotune", True)
-    ),
     "torch_mode": _call_torch(lambda torch: torch.overrides.TorchFunctionMode().__enter__()),
 }
 """Changes that others may have picked up, or that cannot be undone."""

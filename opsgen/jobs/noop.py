@@ -79,8 +79,7 @@ def _nan(context: JobContext, argument: str) -> dict[str, float]:
 
 
 def _big(context: JobContext, mebibytes: str) -> dict[str, float]:
-    # 16 bytes a metric: 7 of the key, 9 of the value.
-    return {f"{number:06d}": 0.5 for number in range(int(float(mebibytes or 1) * 2**16))}
+    return {f"{number}{'x' * 2**20}": 0.5 for number in range(int(mebibytes or 1))}
 
 
 def _unsendable(context: JobContext, argument: str) -> dict[str, float]:

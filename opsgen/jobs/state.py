@@ -268,19 +268,23 @@ def _keep_random() -> Check:
 
 
 def _keep_configs() -> Check:
-    modules = [sys.modules[name] for name in _CONFIGS if name in sys.modules]
+    # Loaded here if they were not: what a task sets in them it must find there before it.
+    modules: list[Any] = [importlib.import_module(name) for name in _CONFIGS]
     before = [(module, module.get_config_copy()) for module in modules]
 
     def check() -> Iterable[str]:
         for module, values in before:
+            # Compiled code does not outlast the job that compiled it, so no trace is left.
             if module.get_config_copy() != values:
                 module.load_config(values)
+            if module.get_config_copy() != values:
                 yield f"changed {module.__name__}"
 
     return check
 
 
 KEEPERS: tuple[Keeper, ...] = (
+    _keep_configs,
     keep_namespaces(_list_namespaces, _is_torchs),
     _keep_modes,
     keep_value("torch's flags", _read_flags, _write_flags),
@@ -289,7 +293,6 @@ KEEPERS: tuple[Keeper, ...] = (
         "cudnn.benchmark", *_attribute(torch.backends.cudnn, "benchmark"), leaves_traces=True
     ),
     keep_value("hooks of all modules", _read_hooks, _write_hooks),
-    _keep_configs,
     _keep_random,
     _keep_numpy_random,
 )

@@ -10,7 +10,9 @@ import pytest
 from children import alive_in, answer, config_in, fault
 
 from opsgen.child import Child
-from opsgen.jobs.meddling import PUT_BACK, SPOILING
+from opsgen.child.guard import StateGuard
+from opsgen.jobs import state
+from opsgen.jobs.meddling import PUT_BACK, SPOILING, read_state
 from opsgen.records import Environment, EnvironmentRequest
 
 
@@ -65,8 +67,25 @@ def test_torchs_switches_are_put_back(torch_child: Child, name: str) -> None:
     assert answer(torch_child, "state") == before
 
 
-@pytest.mark.check
 @pytest.mark.parametrize("name", _names(SPOILING, of_torch=True))
+def test_what_of_torch_was_replaced_spoils_and_is_put_back(name: str) -> None:
+    StateGuard(state.KEEPERS)  # Loads what it looks at.
+    before = read_state()
+    guard = StateGuard(state.KEEPERS)
+    SPOILING[name]()
+    try:
+        reason = guard.restore()
+    finally:
+        guard.restore()
+    assert reason is not None
+    assert reason.count(",") == 0
+    assert reason.startswith(("replaced ", "added ", "changed ", "left "))
+    assert read_state() == before
+    assert guard.restore() is None
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", ["torch_functional", "torch_mode"])
 def test_what_of_torch_was_replaced_ends_with_its_process(torch_child: Child, name: str) -> None:
     _load_torch(torch_child)
     pid = answer(torch_child).pid

@@ -64,13 +64,13 @@ def test_numbers_that_json_lacks_come_through(child: Child) -> None:
 
 def test_a_big_answer_comes_through(tmp_path: Path) -> None:
     with Child(config_in(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
-        assert len(answer(child, "big:4").metrics) == 4 * 2**16
+        assert len(answer(child, "big:40").metrics) == 40
 
 
 @pytest.mark.check
 def test_an_answer_beyond_all_bounds_is_a_fault(tmp_path: Path) -> None:
     with Child(config_in(tmp_path, deadlines_s={"noop": 60.0}, memory_limit_gib=4.0)) as child:
-        fault = run(child, "big:72")
+        fault = run(child, "big:200")
         assert isinstance(fault, Fault)
         assert fault.reason == "infrastructure"
         assert "cannot be sent" in fault.detail
