@@ -3,6 +3,9 @@
 A process started ahead, not a template that forks: it is the supervisor's own
 child, so that its death is noticed and explained like any other, and a fork
 could not be made once a job had started CUDA, OpenMP's or autograd's threads.
+On two cores a measurement that follows a crash takes 0.8 s instead of 13.3 s (an
+import and a first compile, 12 s of CPU); the spare is ready again after 14 s and
+holds 0.44 GiB meanwhile.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ because Linux kills a child when the thread that started it ends.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -24,6 +25,10 @@ from opsgen.fleet.orders import Order, Reply, Settings, decode_order, encode
 from opsgen.fleet.turns import Turns
 from opsgen.records import Attempt, Evidence, Fault
 
+FORGET_EVERY = 1000
+"""Orders after which Dask's cache of key prefixes is emptied: it would remember
+100,000 keys at a kilobyte each, on the scheduler and on every worker."""
+
 DEVICE_VARIABLE = "OPSGEN_DEVICE_ID"
 """Environment variable that gives a worker its GPU; without it the worker's number decides."""
 
@@ -40,6 +45,7 @@ class _Slot:
 # A Dask worker process serves one device, so these are the device's.
 _SLOTS: dict[int, _Slot] = {}
 _STOPPED: set[str] = set()
+_NUM_ORDERS = itertools.count(1)
 _TURNS = Turns()
 _BREAKER = Breaker()
 
@@ -47,6 +53,8 @@ _BREAKER = Breaker()
 def perform(payload: bytes) -> bytes:
     """Make one attempt in this thread's child; takes an `Order`, returns a `Reply`."""
     order = decode_order(payload)
+    if next(_NUM_ORDERS) % FORGET_EVERY == 0:
+        key_split.cache_clear()
     with _TURNS.take(order.alone, lambda: order.run_id in _STOPPED):
         return encode(_reply(order))
 
@@ -110,7 +118,7 @@ async def stop_run(run_id: str) -> None:
 
 
 async def forget_keys() -> None:
-    """Empty Dask's cache of key prefixes, which remembers 100,000 keys at a kilobyte each."""
+    """Empty the cache of key prefixes on the scheduler; see `FORGET_EVERY`."""
     key_split.cache_clear()
 
 
@@ -163,6 +171,7 @@ def _child_config(settings: Settings) -> ChildConfig:
         device_id=device_id,
         num_threads=num_threads,
         fleet=settings.fleet,
+        has_spare=True,
         work_dir=str(worker.local_directory),
     )
 
