@@ -84,10 +84,16 @@ def _copies(inputs: Inputs, other: Leaves) -> Iterator[tuple[str, Leaves]]:
             yield (
                 f"input_{position}",
                 tuple(
-                    tensor.reshape(leaf.shape).to(leaf.dtype) if fit else leaf
+                    _as_type(tensor.reshape(leaf.shape), leaf.dtype) if fit else leaf
                     for leaf, fit in zip(other, fits, strict=True)
                 ),
             )
+
+
+def _as_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    # torch warns of a lost imaginary part.
+    real = tensor.real if tensor.is_complex() and not dtype.is_complex else tensor
+    return real.to(dtype)
 
 
 @dataclass(frozen=True, slots=True)

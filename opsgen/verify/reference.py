@@ -85,7 +85,7 @@ class Reference:
             with torch.device(self.device):
                 inputs = self.module.get_inputs()
             validate_inputs(inputs)
-            kept = _storages(vars(self.module))
+            kept = _kept_storages(self.module)
             return map_tensors(lambda tensor: self._own(tensor, kept), tuple(inputs))
 
     def _own(self, tensor: Tensor, kept: frozenset[int]) -> Tensor:
@@ -158,8 +158,15 @@ def _widen(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _storages(tree: object) -> frozenset[int]:
-    return frozenset(_storage(leaf) for leaf in tensors_of(tree) if leaf.layout == torch.strided)
+def _kept_storages(module: types.ModuleType) -> frozenset[int]:
+    """Return where the tensors lie that the module itself holds on to."""
+    held = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, Tensor | list | tuple | dict)
+        and value is not vars(module).get("__builtins__")
+    ]
+    return frozenset(_storage(leaf) for leaf in tensors_of(held) if leaf.layout == torch.strided)
 
 
 def _storage(tensor: Tensor) -> int:

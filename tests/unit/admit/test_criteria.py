@@ -286,6 +286,29 @@ def test_code_that_only_meta_could_look_at_is_measured_but_not_admitted() -> Non
     assert judge(Case(task=TASK, probe=seen, measure=out), RECIPE).reason == "runtime_window"
 
 
+FOREIGN = msgspec.structs.replace(TASK, graph_hash=None, estimate=None)
+INPUT = Effect(subject="input x", change="redrawn", margin=50.0)
+WHOLE = msgspec.structs.replace(MEASURE, has_stable_inputs=True, effects=(INPUT,))
+
+
+def test_foreign_code_without_anything_small_is_decided_at_full_size() -> None:
+    seen = ProbeEvidence(observed=(LEAF,))
+
+    def verdict(**changes: object) -> Verdict:
+        late = msgspec.structs.replace(WHOLE, **changes)
+        return judge(Case(task=FOREIGN, probe=seen, measure=late), RECIPE)
+
+    assert verdict().status is Status.ADMITTED
+    dead = msgspec.structs.replace(INPUT, margin=0.5)
+    assert verdict(effects=(INPUT, dead)).reason == "live"
+    assert verdict(has_stable_inputs=False).reason == "stable_inputs"
+    assert verdict(num_nonfinite=1).reason == "finite"
+    assert verdict(is_pure=False).reason == "deterministic"
+    assert verdict(tolerances=()).reason == "judgeable"
+    for missing in ({"effects": ()}, {"has_stable_inputs": None}):
+        assert verdict(**missing).reason == "unmeasured"
+
+
 def test_probe_reasons_come_before_measure_reasons() -> None:
     seen = msgspec.structs.replace(PROBE, has_stable_inputs=False, num_nonfinite=1)
     late = msgspec.structs.replace(MEASURE, num_graphs=2, peak_bytes=2**40)

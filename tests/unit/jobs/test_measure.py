@@ -8,6 +8,8 @@ from opsgen.device import environment_id, read_environment
 from opsgen.errors import MeasureError
 from opsgen.jobs import measure
 from opsgen.records import MeasureRequest, decode_line, encode_line
+from opsgen.source import foreign_task
+from opsgen.verify import twins
 
 RETURN = "        return "
 
@@ -72,13 +74,65 @@ def test_code_that_raises_is_evidence_and_leaves_the_lease(chain, context):
     assert not context.lease.is_held
 
 
-def test_foreign_code_gets_its_tolerance_at_full_size(foreign, context):
+def test_foreign_code_gets_its_tolerance_where_float64_is_affordable(foreign, context, monkeypatch):
+    monkeypatch.setitem(twins._DOUBLE, "cpu", (200_000, 10**9))
     evidence = measured(foreign("return x.exp()", "torch.randn(64, 64)"), context, ("eager",))
     assert not evidence.tolerances[0].is_assumed
-    large = foreign("return x @ x", "torch.randn(1300, 1300)")
+    large = foreign("return x @ x", "torch.randn(256, 256)")
     evidence = measured(large, context, ("eager",))
     assert evidence.tolerances[0].is_assumed
     assert evidence.timings
+    code = large.code.replace("import torch\n", "import torch\nn = 256\n", 1)
+    cut = foreign_task(code.replace("256, 256", "n, n"), origin="t")
+    (tolerance,) = measured(cut, context, ("eager",)).tolerances
+    assert (tolerance.is_assumed, tolerance.num_terms) == (False, 256)
+
+
+def test_the_reduction_term_of_foreign_code_is_that_of_its_shapes(foreign, context):
+    evidence = measured(foreign("return x.sum(1)", "torch.randn(64, 4096)"), context, ("eager",))
+    (tolerance,) = evidence.tolerances
+    assert tolerance.num_terms == 4096
+    assert tolerance.value >= 64 * 2**-23
+    assert evidence.has_stable_inputs
+    assert [effect.subject for effect in evidence.effects] == ["input x"]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    ["x.data.clamp_(min=0)\n        return x * 2", "self.k += x.sum()\n        return x * self.k"],
+)
+def test_writes_show_at_full_size(foreign, context, forward):
+    task = foreign(forward, "torch.randn(64, 64)", "self.register_buffer('k', torch.zeros(()))")
+    assert measured(task, context, ("eager",)).is_pure is False
+
+
+def test_our_own_faults_are_not_the_tasks(foreign, context, monkeypatch):
+    def fail(*_args):
+        raise ZeroDivisionError("in the clock")
+
+    monkeypatch.setattr(measure.Clock, "measure_modes", fail)
+    with pytest.raises(ZeroDivisionError, match="in the clock"):
+        measured(foreign("return x.exp()", "torch.randn(64, 64)"), context, ("eager",))
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("said", "is_machine"),
+    [("fatal error: Killed signal terminated program cc1plus", True), ("error: no", False)],
+)
+def test_a_killed_compiler_is_the_machines_fault(foreign, context, tmp_path, said, is_machine):
+    compiler = tmp_path / "g++"
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in --version*|-dumpversion*) exec g++ "$@";; esac\necho "g++: {said}" >&2\nexit 1\n'
+    )
+    compiler.chmod(0o755)
+    task = foreign(f"return torch.tanh(x) * 3.{len(said)}", "torch.randn(64, 64)")
+    with config.patch({"cpp.cxx": (None, str(compiler))}):
+        if is_machine:
+            with pytest.raises(MeasureError, match="Killed signal"):
+                measured(task, context)
+        else:
+            assert measured(task, context).failure.criterion == "executes"
 
 
 def test_what_this_machine_cannot_do_is_not_the_tasks_fault(chain, context):

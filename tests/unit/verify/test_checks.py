@@ -15,6 +15,7 @@ from opsgen.verify import (
     check_mode,
     check_repeatable,
     check_stable_inputs,
+    guarded,
     outline,
     output_leaves,
     run_trials,
@@ -69,6 +70,7 @@ def test_pure_calls_leave_inputs_and_state_alone(build, forward, is_pure):
         ("torch.randint(0, 99, (8,))", True),
         ("torch.ones(4)", False),
         ("torch.ones(4), torch.randint(0, 99, (8,))", False),
+        ("torch.ones(4), torch.randn(4)", False),
         ("torch.randn(int(torch.randint(1, 1000, ())))", False),
     ],
 )
@@ -126,6 +128,10 @@ def test_faults_of_the_machine_travel():
         with pytest.raises(type(error)) as caught, task_code("eager"):
             raise error
         assert caught.value is error
+    for stop in (KeyboardInterrupt(), SystemExit(3), GeneratorExit()):
+        with pytest.raises(type(stop)) as caught, task_code("eager"):
+            raise stop
+        assert caught.value is stop
     with pytest.raises(TaskCodeError) as failed, task_code("eager"):
         raise TaskError("judgeable", "no")
     assert failed.value.failure.criterion == "judgeable"
@@ -133,11 +139,44 @@ def test_faults_of_the_machine_travel():
 
 
 @pytest.mark.parametrize(
-    "output", [None, [], [torch.ones(1), None], 1.0, torch.ones(2).to_sparse()]
+    ("output", "criterion"),
+    [
+        (None, "executes"),
+        ([], "executes"),
+        ([torch.ones(1), None], "executes"),
+        (1.0, "executes"),
+        (torch.ones(2).to_sparse(), "executes"),
+        (torch.ones(0, 3), "nontrivial"),
+        (torch.ones(2).to(torch.float8_e5m2), "judgeable"),
+    ],
 )
-def test_outputs_must_be_plain_tensors(output):
-    with pytest.raises(TaskError, match="executes"):
+def test_outputs_must_be_plain_tensors(output, criterion):
+    with pytest.raises(TaskError, match=criterion):
         output_leaves(output)
+
+
+def test_only_calls_into_task_code_are_blamed_on_it():
+    def fail(*_inputs):
+        raise ZeroDivisionError
+
+    with pytest.raises(TaskCodeError) as failed:
+        guarded(fail, "time")(1)
+    assert (failed.value.failure.kind, failed.value.failure.stage) == ("ZeroDivisionError", "time")
+    assert guarded(max, "time")(1, 2) == 2
+
+
+def test_a_draw_owns_its_memory(build):
+    reference = build("return x", "CONST, torch.randn(3)")
+    reference.module.CONST = torch.ones(4)
+    fixed, _ = reference.draw(0)
+    fixed.zero_()
+    assert reference.draw(0)[0].tolist() == [1.0] * 4
+
+
+def test_outputs_of_two_draws_have_one_structure(build):
+    with pytest.raises(TaskCodeError, match="for one draw") as failed:
+        run_trials(build("return x[x > 0]", NORMAL), [0], [0, 1], num_terms=1)
+    assert failed.value.failure.criterion == "executes"
 
 
 def test_meta_says_shapes_work_or_nothing(build):

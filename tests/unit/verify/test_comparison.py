@@ -14,6 +14,7 @@ from opsgen.verify import (
     comparison_margin,
     element_scale,
     equal_bits,
+    fingerprint,
     kth_largest,
     outlier_quantile,
     scaled_error,
@@ -116,6 +117,21 @@ def test_complex_leaves_are_compared_by_their_parts():
     rms = math.sqrt(0.5)
     margin = comparison_margin((changed,), (reference,), tolerances(1e-2))
     assert margin == pytest.approx(1 / rms, rel=1e-3)
+
+
+def test_complex_leaves_without_axes_and_surplus_tolerances():
+    value = torch.tensor(1 + 2j)
+    assert comparison_margin((value,), (value,), tolerances(1e-3)) == 0
+    assert comparison_margin((value + 1,), (value,), tolerances(1e-3)) > 100
+    assert comparison_margin((value,), (value,), tolerances(1e-3, 1e-3)) == math.inf
+
+
+def test_fingerprints_see_values_that_change_places():
+    for values in (torch.randn(100), torch.randn(7, 3000)):
+        before = fingerprint((values,))
+        assert fingerprint((values,)) == before
+        values.data.copy_(values.flatten().roll(1).view(values.shape))
+        assert fingerprint((values,)) != before
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64])

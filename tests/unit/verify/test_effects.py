@@ -143,5 +143,27 @@ def test_deleting_what_the_rest_cannot_do_without_is_an_effect(build):
         "h = tap(1, torch.abs(x) + 1, (x,))\n"
         "if (h < 1).any():\n    raise ValueError\nreturn torch.log(h)"
     )
-    effects = effects_of(build(forward, NORMAL), graph_of(1, "abs"))
+    reference = build(forward, NORMAL)
+    effects = effects_of(reference, graph_of(1, "abs"))
     assert effects["node 0 (abs)", "deleted"] == float("inf")
+
+
+def test_what_cannot_run_is_told_from_what_was_measured_as_infinite(build):
+    forward = "if (x.abs() > 9).any():\n    raise ValueError\nreturn torch.relu(x).argmax(1) + y"
+    inputs = "torch.randn(16, 40).roll(1), torch.randint(0, 9, (16,))"
+    reference = build(forward, inputs, names="x, y")
+    tolerances = run_trials(reference, [1], [2], num_terms=1).tolerances
+    (x, y), (other, z) = reference.draw(1), reference.draw(2)
+    broken, exact = input_effects(reference, [((x, y), (other * 99, z))], tolerances)
+    assert (broken.margin, broken.raised) == (float("inf"), "ValueError")
+    assert (exact.margin, exact.raised) == (float("inf"), None)
+
+
+def test_an_input_that_no_draw_changes_is_rolled(build):
+    reference = build(
+        "return x[i] * m", "torch.randn(16, 40), torch.arange(16), torch.ones(40)", names="x, i, m"
+    )
+    tolerances = run_trials(reference, [1], [2], num_terms=1).tolerances
+    pairs = [(reference.draw(1), reference.draw(2))]
+    changes = {e.subject: e.change for e in input_effects(reference, pairs, tolerances)}
+    assert changes == {"input x": "redrawn", "input i": "rolled"}
