@@ -7,6 +7,8 @@ to be set up, and `open_cluster` sets what can be set on a running one.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import logging
 from contextlib import ExitStack
@@ -18,6 +20,7 @@ from distributed import Client, LocalCluster, Scheduler
 from opsgen.child import list_gpus
 from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.errors import MeasureError, UsageError
+from opsgen.fleet.reaching import is_scheduler_there
 from opsgen.fleet.versions import check_versions
 from opsgen.fleet.worker import ChildrenPlugin
 
@@ -120,10 +123,9 @@ def _start(stack: ExitStack, device: str, children_per_device: int) -> Client:
 
 
 def _join(stack: ExitStack, scheduler: str) -> Client:
-    try:
-        client = Client(scheduler, set_as_default=False, timeout=MAX_WAIT_FOR_SCHEDULER_S)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"no scheduler answers at {scheduler}") from error
+    if not asyncio.run(is_scheduler_there(scheduler, MAX_WAIT_FOR_SCHEDULER_S)):
+        raise UsageError(f"no scheduler answers at {scheduler}")
+    client = Client(scheduler, set_as_default=False)
     stack.callback(client.close, timeout=MAX_CLOSE_S)
     try:
         client.wait_for_workers(1, timeout=MAX_WAIT_FOR_WORKERS_S)
@@ -144,5 +146,8 @@ async def _set_up(dask_scheduler: Scheduler) -> None:
 
 
 def _unregister(client: Client, name: str) -> None:
-    if client.status == "running":
+    if client.status != "running":
+        return
+    # A worker that cannot be reached loses its children with its scheduler.
+    with contextlib.suppress(OSError):
         client.unregister_worker_plugin(name)

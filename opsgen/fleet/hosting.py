@@ -15,12 +15,12 @@ from pathlib import Path
 
 import dask
 from distributed import Nanny
-from distributed.comm.core import connect
 
 from opsgen.child import list_gpus
 from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.errors import MeasureError, UsageError
 from opsgen.fleet.cluster import DASK_CONFIG, FOLDER_PREFIX, MAX_CLOSE_S, num_devices
+from opsgen.fleet.reaching import is_scheduler_there
 from opsgen.fleet.worker import DEVICE_VARIABLE
 from opsgen.records import Record
 
@@ -123,15 +123,9 @@ def _nanny(config: HostConfig, device_id: str, folder: Path) -> Nanny:
 
 async def _find(config: HostConfig, stopped: asyncio.Event) -> bool:
     """Tell whether the scheduler answers before `death_timeout_s` is over."""
-    search = asyncio.ensure_future(connect(config.scheduler, timeout=config.death_timeout_s))
+    search = asyncio.ensure_future(is_scheduler_there(config.scheduler, config.death_timeout_s))
     await _first_of(search, stopped.wait())
-    if not search.done() or search.cancelled():
-        return False
-    try:
-        (await search).abort()
-    except (OSError, ValueError):
-        return False
-    return not stopped.is_set()
+    return search.done() and not search.cancelled() and search.result() and not stopped.is_set()
 
 
 async def _first_of(*waits: object) -> None:

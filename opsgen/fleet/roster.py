@@ -11,6 +11,7 @@ from opsgen.errors import MeasureError
 WINDOW_PER_SLOT = 1.25
 MAX_WITHOUT_WORKERS_S = 60.0
 
+_MAX_FAILURES = 10
 _REFRESH_S = 10.0
 _MISSING_REFRESH_S = 0.5
 _FIRST_REST_S = 5.0
@@ -29,6 +30,7 @@ class Roster:
         self._slots: dict[str, int] = {}
         self._refreshed_s = -_REFRESH_S
         self._seen_s = time.monotonic()
+        self._num_failures = 0
         self._rests: dict[str, float] = {}
         self._until_s: dict[str, float] = {}
 
@@ -48,8 +50,19 @@ class Roster:
 
     def accept(self, worker: str) -> None:
         """Note that a worker made an attempt."""
+        self._num_failures = 0
         self._rests.pop(worker, None)
         self._until_s.pop(worker, None)
+
+    def fail(self, detail: str) -> None:
+        """Note that an order died of an exception on its worker, which no task causes.
+
+        Raises:
+            MeasureError: So did all before it, for a while.
+        """
+        self._num_failures += 1
+        if self._num_failures >= _MAX_FAILURES:
+            raise MeasureError(f"the workers fail ({detail}); run again to resume")
 
     def refuse(self, worker: str, sickness: str) -> None:
         """Note that a worker took no order.

@@ -16,11 +16,10 @@ from opsgen.fleet.orders import Order, Settings, decode_reply, encode
 from opsgen.fleet.roster import Roster
 from opsgen.fleet.settling import Ledger
 from opsgen.fleet.starts import NUM_STARTS_OF_CRASH_LOOP, NUM_STARTS_OF_SUSPECT, Starts
-from opsgen.fleet.worker import attempt_of, forget_keys, perform, stop_run
+from opsgen.fleet.worker import FORGET_EVERY, attempt_of, forget_keys, perform, stop_run
 from opsgen.records import Attempt, Fault, Request
 
 _NUM_LOG_LINES = 20
-_FORGET_EVERY = 5000
 _FIRST_LOOK_S = 0.05
 _LOOK_S = 1.0
 
@@ -140,9 +139,8 @@ class Window:
         )
         self._in_flight[future] = (order, time.time())
         self._completed.add(future)
-        if number % _FORGET_EVERY == _FORGET_EVERY - 1:
+        if number % FORGET_EVERY == FORGET_EVERY - 1:
             self._client.run_on_scheduler(forget_keys)
-            self._client.run(forget_keys, wait=False)
 
     def _next(self) -> tuple[Order, Attempt | None]:
         """Wait for an order to end; the attempt is None when a worker was too sick to make one.
@@ -164,7 +162,10 @@ class Window:
         self._roster.check()
         error = outcome[1] if isinstance(outcome, tuple) else outcome
         times = (submitted_s, time.time() - submitted_s)
-        return order, attempt_of(order, _fault_of(error), 0, times)
+        fault = _fault_of(error)
+        if fault.reason == "infrastructure":
+            self._roster.fail(fault.detail)
+        return order, attempt_of(order, fault, 0, times)
 
     def _wait(self) -> None:
         """Return when something has arrived, looking after starts and workers meanwhile."""
@@ -186,7 +187,7 @@ class Window:
         self._starts.withdraw()
         if futures and self._client.status == "running":
             self._client.cancel(futures, force=True)
-            self._client.run(stop_run, self._run_id, wait=False)
+            self._client.run(stop_run, self._run_id, wait=False, on_error="ignore")
 
 
 def _fault_of(error: BaseException) -> Fault:

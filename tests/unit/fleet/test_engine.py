@@ -22,6 +22,7 @@ from fleet_runs import (
     settle_all,
 )
 
+from opsgen.child import DeviceLease
 from opsgen.errors import MeasureError, UsageError
 from opsgen.fleet import Fleet, Journal
 from opsgen.recipe import FleetConfig
@@ -191,6 +192,33 @@ def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
     assert set(lost) <= {"worker_lost"}
     assert len(lost) <= NUM_CHILDREN + 1
     assert not any(map(is_alive, pids[False]))
+
+
+def test_a_killed_lease_holder_passes_the_device_on(fleet: Fleet, tmp_path: Path) -> None:
+    lease = DeviceLease("cpu").path.stat()
+    holder = f":{lease.st_ino} "
+    killed_s, attempts = 0.0, []
+    # Together the waits outlast the deadline of a second, which they are never charged to.
+    behaviours = dict.fromkeys(range(8), "lease:0.6")
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        for attempt in fleet.run(noop_requests(behaviours, 8), journal):
+            attempts.append(attempt)
+            if len(attempts) == 3:
+                time.sleep(0.1)
+                locks = Path("/proc/locks").read_text().splitlines()
+                (pid,) = (line.split()[4] for line in locks if holder in line and "->" not in line)
+                killed_s = time.monotonic()
+                os.kill(int(pid), signal.SIGKILL)
+    settled = settle_all(attempts)
+    assert len(settled) == 8
+    assert all(end.evidence is not None for end in settled.values())
+    assert [attempt.fault.reason for attempt in attempts if attempt.fault] == ["crash"]
+    begins_s = [
+        attempt.evidence.metrics["begin_s"]
+        for attempt in attempts
+        if isinstance(attempt.evidence, NoopEvidence)
+    ]
+    assert min(begin_s for begin_s in begins_s if begin_s > killed_s) - killed_s < 0.1
 
 
 def test_workers_of_a_scheduler_elsewhere(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from opsgen.fleet import Fleet, Journal
 from opsgen.recipe import FleetConfig
 from opsgen.records import Attempt, NoopEvidence, read_lines
 
-pytestmark = pytest.mark.check
-
 CONFIG = FleetConfig(
     children_per_device=NUM_CHILDREN,
     memory_limit_gib=1.0,
@@ -31,6 +29,7 @@ FAULTS = {
     "exit:0": "crash",
     "exit:3": "crash",
     "orphan:exit": "crash",
+    "close_all": "crash",
     "hang": "timeout:noop",
     "sigstop": "timeout:noop",
     "gil_sleep": "timeout:noop",
@@ -38,15 +37,27 @@ FAULTS = {
     "cuda_sticky": "cuda_sticky",
     "gpu_oom": "gpu_oom",
     "measure_error": "infrastructure",
+    "unsendable": "infrastructure",
+    "bomb": "crash",
 }
 """What must be the end of it."""
-ODD = ("orphan", "stdout:100", "stderr:100", "close_streams", "nan", "spoil", "chdir")
+ODD = (
+    "orphan",
+    "escape",
+    "stdout:100",
+    "stderr:100",
+    "close_streams",
+    "nan",
+    "spoil",
+    "chdir",
+)
 """Odd, but an answer."""
 BIG = "infrastructure"
 """No frame carries such an answer."""
 NUM_GOOD = 50
 
 
+@pytest.mark.check
 def test_every_fault_among_good_jobs(tmp_path: Path) -> None:
     before = set(descendants())
     oddities = [*FAULTS, *ODD]
@@ -75,6 +86,7 @@ def test_every_fault_among_good_jobs(tmp_path: Path) -> None:
     assert odd.metrics["inf"] == math.inf
 
 
+@pytest.mark.slow
 def test_an_answer_of_200_megabytes(tmp_path: Path) -> None:
     config = msgspec.structs.replace(CONFIG, memory_limit_gib=8.0, deadlines_s={"noop": 60.0})
     with Fleet(config, "cpu") as fleet, Journal(tmp_path / "journal.jsonl") as journal:
