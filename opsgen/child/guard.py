@@ -8,7 +8,6 @@ come from `opsgen.jobs.state`, found by name once such a library is loaded.
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -114,19 +113,20 @@ def _are_same(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
 def _put_back(
     name: str, owner: Any, before: dict[str, Any], is_own: Callable[[Any], bool]
 ) -> Iterable[str]:
+    """Put back what can be called; data are a module's own, such as whether it is initialised."""
     now = dict(vars(owner))
     for key, value in before.items():
-        if key in now and (now[key] is value or is_own(now[key])):
+        if not callable(value) or (key in now and (now[key] is value or is_own(now[key]))):
             continue
         setattr(owner, key, value)
         yield f"replaced {name}.{key}"
     for key in now.keys() - before.keys():
-        if not _may_appear(key, now[key], owner) and not is_own(now[key]):
+        if callable(now[key]) and not is_own(now[key]) and not _is_cache(key, owner):
             delattr(owner, key)
             yield f"added {name}.{key}"
 
 
-def _may_appear(key: str, value: Any, owner: Any) -> bool:
-    """Modules imported late show up in their package, and names with an underscore are caches."""
+def _is_cache(key: str, owner: Any) -> bool:
+    """Names with an underscore are a module's own business, but for the methods of classes."""
     is_method = isinstance(owner, type) and key.startswith("__") and key.endswith("__")
-    return isinstance(value, types.ModuleType) or (key.startswith("_") and not is_method)
+    return key.startswith("_") and not is_method

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterable
@@ -94,16 +95,15 @@ def _has_children() -> bool:
 
 def _open_descriptors() -> set[int]:
     names = os.listdir(_FOLDER)  # noqa: PTH208 - a path for each would cost more than the listing
-    return {number for number in map(int, names) if _is_open(number)}
+    return {number for number in map(int, names) if _counts(number)}
 
 
-def _is_open(number: int) -> bool:
-    # The listing's own is gone by now.
+def _counts(number: int) -> bool:
+    # The listing's own is gone by now. Drivers open their devices by the dozen, and keep them.
     try:
-        os.fstat(number)
+        return not stat.S_ISCHR(os.fstat(number).st_mode)
     except OSError:
         return False
-    return True
 
 
 def keepers() -> tuple[Keeper, ...]:
