@@ -8,13 +8,14 @@ distributions. What cannot be stated in closed form does not belong here.
 Imports `records` only.
 """
 
-from opsgen.ops.catalogue import CATALOGUE
+from opsgen.ops.catalogue import BLOCK_OPS, CATALOGUE
 from opsgen.ops.dims import Dim, Shape, evaluate, expression, same_shape
 from opsgen.ops.draws import DRAWS, draws_within
 from opsgen.ops.entry import PROPS, Attrs, Draw, Kind, Op, Operand, Shapes, Spelling, spell
 from opsgen.ops.intervals import Interval
 
 __all__ = [
+    "BLOCK_OPS",
     "CATALOGUE",
     "DRAWS",
     "PROPS",

@@ -6,6 +6,7 @@ from opsgen.ops import (
     activation,
     attention,
     binary,
+    blocks,
     convolution,
     distance,
     index,
@@ -41,6 +42,7 @@ _FILES = (
     loss,
     distance,
     attention,
+    blocks,
 )
 
 
@@ -54,3 +56,6 @@ def _collect() -> dict[str, Op]:
 
 
 CATALOGUE: dict[str, Op] = _collect()
+
+BLOCK_OPS = frozenset(op.name for op in blocks.OPS)
+"""Entries that serve composites only: plans of single ops and stacks leave them out."""

@@ -1,7 +1,8 @@
 """The table of legal op sequences, enumerated without being written out.
 
-Ops that are not repeatable on a GPU are left out. Which op may follow which is decided once from a few sampled applications of
-each entry (ranks, numeric ranges, triviality). Sequences of `k` ops are paths
+Ops that are not repeatable on a GPU are left out, and those that serve
+composites only. Which op may follow which is decided once from a few sampled
+applications of each entry (ranks, numeric ranges, triviality). Sequences of `k` ops are paths
 in that relation: counting them by dynamic programming allows to number all
 of them and to name the n-th without listing the others.
 """
@@ -16,7 +17,7 @@ from functools import cache
 from itertools import pairwise
 from math import prod
 
-from opsgen.ops import CATALOGUE, Attrs, Dim, Interval, Op, Operand
+from opsgen.ops import BLOCK_OPS, CATALOGUE, Attrs, Dim, Interval, Op, Operand
 from opsgen.ops.intervals import REAL
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
@@ -117,7 +118,8 @@ def _starts(with_operands: bool) -> tuple[_State, ...]:
     return tuple(
         (name, _ranks_in(name))
         for name, op in CATALOGUE.items()
-        if (with_operands or not op.has_operands) and op.is_deterministic and _ranks_in(name)
+        if (with_operands or not op.has_operands) and op.is_deterministic
+        if name not in BLOCK_OPS and _ranks_in(name)
     )
 
 
