@@ -19,6 +19,7 @@ from opsgen.ops import (
     DRAWS,
     Attrs,
     Dim,
+    Draw,
     Interval,
     Op,
     Operand,
@@ -67,7 +68,9 @@ _BROADEST_SHARE = 0.8  # of the inputs drawn from the broadest distribution that
 
 
 @dataclass(slots=True)
-class _Value:
+class Value:
+    """A tensor of the graph that grows, with what is known of it."""
+
     shape: Shape
     interval: Interval
     dtype: str
@@ -76,10 +79,12 @@ class _Value:
 
 
 @dataclass(slots=True)
-class _Draft:
+class Draft:
+    """A graph that grows: values are numbered in the order in which they came."""
+
     draw: RandomDraw
     dtype: str
-    values: list[_Value] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     nodes: list[tuple[Op, tuple[int, ...], Attrs, int]] = field(default_factory=list)
 
@@ -98,14 +103,14 @@ def grow(sequence: Sequence[str], dtype: str, rng: random.Random) -> tuple[Graph
     Raises:
         SampleError: A dead end; draw again with another generator.
     """
-    draft = _Draft(RandomDraw(rng), dtype)
+    draft = Draft(RandomDraw(rng), dtype)
     current = _add_first_input(draft, tuple(sequence))
     for name in sequence:
         current = _apply(draft, CATALOGUE[name], current)
-    return _finish(draft), draft.draw.sizes
+    return finish(draft), draft.draw.sizes
 
 
-def _add_first_input(draft: _Draft, sequence: tuple[str, ...]) -> int:
+def _add_first_input(draft: Draft, sequence: tuple[str, ...]) -> int:
     rng = draft.draw.rng
     ranks = feasible_ranks(sequence)
     if not ranks:
@@ -119,7 +124,7 @@ def _add_first_input(draft: _Draft, sequence: tuple[str, ...]) -> int:
         for name in names
     )
     first = CATALOGUE[sequence[0]]
-    return _add_input(draft, Operand(shape, first.domain, first.in_dtype, name="x"))
+    return add_input(draft, Operand(shape, first.domain, first.in_dtype, name="x"))
 
 
 def _layout(sequence: tuple[str, ...], rank: int, rng: random.Random) -> str:
@@ -131,7 +136,8 @@ def _layout(sequence: tuple[str, ...], rank: int, rng: random.Random) -> str:
     return wanted if wanted in layouts else layouts[int(rng.random() * len(layouts))]
 
 
-def _add_input(draft: _Draft, operand: Operand) -> int:
+def add_input(draft: Draft, operand: Operand) -> int:
+    """Add a task input that may serve as `operand` and return the number of its value."""
     name, dtype = _draw_for(draft, operand)
     taken = {known.name for known in draft.inputs}
     unique, number = operand.name, 2
@@ -147,11 +153,11 @@ def _add_input(draft: _Draft, operand: Operand) -> int:
         )
     )
     source = ("input", len(draft.inputs) - 1)
-    draft.values.append(_Value(operand.shape, DRAWS[name].range, operand.dtype, source))
+    draft.values.append(Value(operand.shape, DRAWS[name].range, operand.dtype, source))
     return len(draft.values) - 1
 
 
-def _draw_for(draft: _Draft, operand: Operand) -> tuple[str, str]:
+def _draw_for(draft: Draft, operand: Operand) -> tuple[str, str]:
     if operand.draw is not None:
         return operand.draw, draft.dtype
     if operand.dtype != "float":
@@ -163,24 +169,46 @@ def _draw_for(draft: _Draft, operand: Operand) -> tuple[str, str]:
     return (names[0] if is_broadest else draft.draw.rng.choice(names)), draft.dtype
 
 
-def _apply(draft: _Draft, op: Op, current: int) -> int:
+def _apply(draft: Draft, op: Op, current: int) -> int:
+    attrs, operands = choose(draft, op, current, draft.draw)
+    return append(draft, op, attrs, (current, *[_operand(draft, o, current) for o in operands]))
+
+
+def choose(draft: Draft, op: Op, current: int, draw: Draw) -> tuple[Attrs, tuple[Operand, ...]]:
+    """Choose attributes of an op on a value, and say which operands it then needs.
+
+    Raises:
+        SampleError: The op takes no such value, or would be pointless on it.
+    """
     value = draft.values[current]
     _check_edge(op, value)
     if op.is_full_precision and draft.dtype != "float32":
         raise SampleError(f"dtype: {op.name} has no {draft.dtype} kernel everywhere")
-    attrs = op.attrs(draft.draw, (value.shape,))
-    operands = None if attrs is None else op.operands(draft.draw, (value.shape,), attrs)
+    attrs = op.attrs(draw, (value.shape,))
+    operands = None if attrs is None else op.operands(draw, (value.shape,), attrs)
     if attrs is None or operands is None:
         raise SampleError(f"attributes: {op.name} has none for this shape")
+    trivial = find_triviality(_applied(op, attrs, value))
+    if trivial is not None:
+        raise SampleError(f"trivial: {trivial}")
+    return attrs, operands
+
+
+def _applied(op: Op, attrs: Attrs, value: Value) -> Applied:
+    return Applied(op, attrs, value.shape, value.interval, value.applied)
+
+
+def append(draft: Draft, op: Op, attrs: Attrs, args: tuple[int, ...]) -> int:
+    """Add a node and return the number of its value.
+
+    Raises:
+        SampleError: It would return an empty tensor.
+    """
+    value = draft.values[args[0]]
     if op.high is not None:
         number = value.source[1]
         high = expression(op.high((value.shape,), attrs))
         draft.inputs[number] = msgspec.structs.replace(draft.inputs[number], high=high)
-    applied = Applied(op, attrs, value.shape, value.interval, value.applied)
-    trivial = find_triviality(applied)
-    if trivial is not None:
-        raise SampleError(f"trivial: {trivial}")
-    args = (current, *[_operand(draft, operand, current) for operand in operands])
     out = op.out(tuple(draft.values[arg].shape for arg in args), attrs)
     if min(out, default=1) < 1:
         raise SampleError(f"shape: {op.name} would return an empty tensor")
@@ -189,11 +217,12 @@ def _apply(draft: _Draft, op: Op, current: int) -> int:
     spelling = int(draft.draw.rng.random() * len(op.spellings))
     draft.nodes.append((op, args, attrs, spelling))
     source = ("node", len(draft.nodes) - 1)
-    draft.values.append(_Value(out, interval, op.out_dtype, source, applied))
+    applied = _applied(op, attrs, value)
+    draft.values.append(Value(out, interval, op.out_dtype, source, applied))
     return len(draft.values) - 1
 
 
-def _check_edge(op: Op, value: _Value) -> None:
+def _check_edge(op: Op, value: Value) -> None:
     if value.dtype != op.in_dtype:
         raise SampleError(f"dtype: {op.name} reads {op.in_dtype}, not {value.dtype}")
     if len(value.shape) not in op.ranks:
@@ -202,7 +231,7 @@ def _check_edge(op: Op, value: _Value) -> None:
         raise SampleError(f"domain: {op.name} does not accept all it would see")
 
 
-def _operand(draft: _Draft, operand: Operand, current: int) -> int:
+def _operand(draft: Draft, operand: Operand, current: int) -> int:
     joins = [
         index
         for index, value in enumerate(draft.values)
@@ -215,11 +244,11 @@ def _operand(draft: _Draft, operand: Operand, current: int) -> int:
     ]
     if joins and draft.draw.rng.random() < _JOIN_SHARE:
         return joins[int(draft.draw.rng.random() * len(joins))]
-    return _add_input(draft, operand)
+    return add_input(draft, operand)
 
 
-def _finish(draft: _Draft) -> Graph:
-    """Number inputs first and nodes behind them, and part sizes from attributes."""
+def finish(draft: Draft) -> Graph:
+    """Return the graph: inputs numbered first and nodes behind them, sizes parted from attributes."""
     ids = [
         number if what == "input" else len(draft.inputs) + number
         for what, number in (value.source for value in draft.values)
