@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +29,15 @@ _HEADER = struct.Struct(">4sI")
 
 
 class FrameError(Exception):
-    """The other side broke the protocol, or a message is too large for it."""
+    """The other side broke the protocol, or a message is too large for it.
+
+    Attributes:
+        messages: What came in good order just before.
+    """
+
+    def __init__(self, detail: str, messages: Sequence[Message] = ()) -> None:
+        super().__init__(detail)
+        self.messages = tuple(messages)
 
 
 class Ready(Record, frozen=True, kw_only=True, tag="ready"):
@@ -120,22 +129,28 @@ class FrameReader:
         """
         self._buffer += data
         messages: list[Message] = []
-        start = 0
-        while len(self._buffer) - start >= _HEADER.size:
-            magic, size = _HEADER.unpack_from(self._buffer, start)
-            if magic != MAGIC:
-                raise FrameError(f"{magic!r} begins no frame")
-            if size > MAX_FRAME_BYTES:
-                raise FrameError(f"a frame announces {size:,} bytes")
-            end = start + _HEADER.size + size
-            if len(self._buffer) < end:
-                break
-            messages.append(_decode(bytes(self._buffer[start + _HEADER.size : end])))
-            start = end
-        del self._buffer[:start]
+        try:
+            while (message := self._take()) is not None:
+                messages.append(message)
+        except FrameError as error:
+            raise FrameError(str(error), messages) from error
+        return messages
+
+    def _take(self) -> Message | None:
+        """Return the next message, or None if it is not complete."""
         if not MAGIC.startswith(bytes(self._buffer[: len(MAGIC)])):
             raise FrameError(f"{bytes(self._buffer[:16])!r} begins no frame")
-        return messages
+        if len(self._buffer) < _HEADER.size:
+            return None
+        _, size = _HEADER.unpack_from(self._buffer)
+        if size > MAX_FRAME_BYTES:
+            raise FrameError(f"a frame announces {size:,} bytes")
+        end = _HEADER.size + size
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_HEADER.size : end])
+        del self._buffer[:end]
+        return _decode(body)
 
 
 class Channel:

@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 import opsgen
 from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.child.frames import FrameError, FrameReader, Message, Ready, encode_frame
@@ -166,6 +168,14 @@ class Process:
         rss_bytes = sum(entry.rss_bytes for entry in family)
         self.peak_rss_bytes = max(self.peak_rss_bytes, rss_bytes)
         return len(family), rss_bytes
+
+    def share_bytes(self) -> int:
+        """Return the family's memory with what is shared counted once; dear to find out."""
+        total = 0
+        for pid in (self.pid, *kin_of(self.pid, _TABLE.entries())):
+            with contextlib.suppress(psutil.Error):
+                total += psutil.Process(pid).memory_full_info().pss
+        return total
 
     def clear_log(self) -> None:
         """Forget what was printed so far: it belongs to an earlier job."""

@@ -161,6 +161,8 @@ class Child:
             try:
                 messages = process.receive(0.0 if has_exited else min(WATCH_S, clock.left_s(now_s)))
             except FrameError as error:
+                for message in error.messages:  # Which stage it was tells whose fault it is.
+                    _note(message, clock)
                 raise _Ended("crash", f"garbage on its channel: {error}") from error
             for message in messages:
                 answer = _note(message, clock)
@@ -176,9 +178,11 @@ class Child:
         limit_gib = self.config.fleet.memory_limit_gib
         num_processes, rss_bytes = process.look()
         if num_processes > MAX_PROCESSES:
-            # Asked first: forked helpers share memory that is counted for each of them.
             detail = f"{num_processes} processes, the limit is {MAX_PROCESSES}"
             raise _Ended("crash", detail)
+        if rss_bytes > limit_gib * 2**30 and num_processes > 1:
+            # Forked helpers share memory that was counted for each of them.
+            rss_bytes = process.share_bytes()
         rss_gib = rss_bytes / 2**30
         if rss_gib > limit_gib:
             detail = f"{rss_gib:.1f} GiB resident, the limit is {limit_gib:g} GiB"

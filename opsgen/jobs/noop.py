@@ -235,6 +235,7 @@ def _escape(context: JobContext, then: str) -> None:
 
 def _helpers(context: JobContext, number: str) -> None:
     """Start many helpers at once and wait for them."""
+    context.stage("helpers")
     for _ in range(int(number or 300)):
         if os.fork() == 0:
             _linger()
@@ -243,6 +244,7 @@ def _helpers(context: JobContext, number: str) -> None:
 
 def _bomb(context: JobContext, generations: str) -> None:
     """Double the processes every 20 ms, each in a session of its own; give up at 2 ** 9."""
+    context.stage("bomb")
     for _ in range(int(generations or 9)):
         os.fork()
         with contextlib.suppress(PermissionError):

@@ -11,7 +11,7 @@ from opsgen.child import Child, ChildConfig
 from opsgen.recipe import FleetConfig
 from opsgen.records import Evidence, Fault, NoopEvidence, NoopRequest
 
-STAGE_S = 0.8
+STAGE_S = 1.2
 DEADLINES = {"start": 60.0, "noop": STAGE_S, "eager": STAGE_S, "build": STAGE_S, "long": 60.0}
 
 

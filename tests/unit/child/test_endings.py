@@ -51,7 +51,14 @@ def test_a_kill_by_the_kernel_is_told_from_the_tasks_own(
 
 
 def test_the_peak_is_that_of_the_whole_life(tmp_path: Path) -> None:
-    with Child(config_in(tmp_path, memory_limit_gib=4.0)) as child:
-        answer(child, "spike:1")
+    config = config_in(tmp_path, memory_limit_gib=4.0, deadlines_s={"noop": 30.0})
+    with Child(config) as child:
+        answer(child, "spike:0.5")
         detail = fault(child, "sigkill").detail
-    assert detail.startswith("signal 9 (SIGKILL), peak 1.")
+    assert detail == "signal 9 (SIGKILL), peak 0.5 GiB"
+
+
+def test_memory_that_helpers_share_is_counted_once(tmp_path: Path) -> None:
+    """Forty of 25 MiB each, nearly all of it the same."""
+    with Child(config_in(tmp_path, deadlines_s={"helpers": 1.5})) as child:
+        assert fault(child, "helpers:40").reason == "timeout:helpers"
