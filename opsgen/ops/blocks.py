@@ -164,13 +164,6 @@ _VIEWS = (
         props=frozenset({"odd"}),
     ),
     _view(
-        "first_token",
-        "{x}.select(1, 0)",
-        ranks=(3,),
-        out=lambda ins, attrs: (ins[0][0], ins[0][2]),
-        passes=0.0,
-    ),
-    _view(
         "token_shift",
         "F.pad({x}, (0, 0, 1, -1))",
         ranks=(3,),
@@ -253,7 +246,26 @@ _ARITHMETIC = (
     ),
 )
 
-_CONVOLUTIONS = (
+_CONTRACTIONS = (
+    Op(
+        "head_values",
+        Kind.MATMUL,
+        (
+            spell("torch.matmul({x}, {y})"),
+            spell("{x} @ {y}", name="torch.matmul"),
+            spell('torch.einsum("bhij,bhjd->bhid", {x}, {y})'),
+        ),
+        ranks=(4,),
+        layout="features",
+        attrs=lambda draw, ins: draw.size("head_dim", (32, 64, 128)),
+        operands=lambda draw, ins, attrs: (
+            Operand((*ins[0][:-2], ins[0][-1], attrs["head_dim"]), name="value"),
+        ),
+        out=lambda ins, attrs: (*ins[0][:-1], attrs["head_dim"]),
+        terms=lambda ins, attrs: ins[0][-1],
+        flops=lambda ins, attrs, out: 2 * prod(out) * ins[0][-1],
+        props=frozenset({"odd"}),
+    ),
     Op(
         "causal_conv1d",
         Kind.CONVOLUTION,
@@ -294,4 +306,4 @@ _CONVOLUTIONS = (
     ),
 )
 
-OPS = (*_VIEWS, *_ARITHMETIC, *_CONVOLUTIONS)
+OPS = (*_VIEWS, *_ARITHMETIC, *_CONTRACTIONS)

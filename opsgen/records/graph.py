@@ -36,6 +36,9 @@ class Node(Record, frozen=True, kw_only=True):
     """Attributes that are sizes: expressions over size names, not part of the identity."""
     spelling: int = 0
     """Which of the op's equivalent spellings the source uses; not part of the identity."""
+    label: str | None = None
+    """Name of its module in the source, such as `q_proj`; absent: the op's. Not part of the
+    identity."""
 
 
 class Graph(Record, frozen=True, kw_only=True):

@@ -27,13 +27,14 @@ class Task(Record, frozen=True, kw_only=True):
     task_id: str
     """Sampled: graph hash and default workload; foreign: hash of the normalised source."""
     data_source: str
-    """Quota class, such as `torch#2`."""
+    """Quota class, such as `torch#2` or `transformers`."""
     line: int
     """Position in the class's plan; for foreign rows their position in the source."""
     level: int
-    """Number of ops."""
+    """Number of ops; a composite counts as one, whatever its graph holds."""
     ops: tuple[str, ...]
-    """Qualified names in call order, such as `torch.nn.Conv2d`; empty when unknown."""
+    """Qualified names in call order, such as `torch.nn.Conv2d`; empty when unknown. A composite
+    is one name: the public class that it equals, or `opsgen.blocks.` and its own name."""
     code: str
     """Self-contained source: `Model`, `get_inputs`, `get_init_inputs`."""
     workloads: tuple[Workload, ...]
@@ -47,7 +48,8 @@ class Task(Record, frozen=True, kw_only=True):
     estimate: Estimate | None = None
     """Cost model's view of the default workload; absent for foreign code."""
     origin: str | None = None
-    """Where foreign code came from; absent for sampled tasks."""
+    """Where foreign code came from, or what a composite follows, with its licence; absent for
+    other sampled tasks."""
 
 
 class PlanLine(Record, frozen=True, kw_only=True):

@@ -125,9 +125,9 @@ class _Writer:
         return Expansion(node, self._stored).expand(spelling.call, args, module, self.dtype)
 
     def _module_name(self, step: int) -> str:
-        op = self.graph.nodes[step].op
-        number = sum(node.op == op for node in self.graph.nodes[:step]) + 1
-        return f"self.{op}" if number == 1 else f"self.{op}_{number}"
+        names = [node.label or node.op for node in self.graph.nodes[: step + 1]]
+        number = names.count(names[-1])
+        return f"self.{names[-1]}" if number == 1 else f"self.{names[-1]}_{number}"
 
     def _parameter(self, placeholder: str, size: Dim) -> str:
         """Return the constructor's parameter that holds a size, made if need be."""

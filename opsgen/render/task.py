@@ -5,7 +5,7 @@ from __future__ import annotations
 from opsgen.ops import CATALOGUE
 from opsgen.records import Task
 from opsgen.render.source import render_source
-from opsgen.sampler import Line, family_hash, graph_hash, task_id
+from opsgen.sampler import COMPOSITES, Line, family_hash, graph_hash, task_id
 
 
 def render_task(line: Line) -> Task:
@@ -18,16 +18,23 @@ def render_task(line: Line) -> Task:
         raise ValueError(f"{line.data_source} line {line.number} has no graph")
     graph = line.sampled.graph
     default = line.sampled.workloads[0]
+    composite = COMPOSITES.get(line.sequence[0])
+    ops = (
+        (composite.qualified_name,)
+        if composite
+        else tuple(CATALOGUE[node.op].spellings[node.spelling].name for node in graph.nodes)
+    )
     return Task(
         task_id=task_id(graph, default.sizes),
         data_source=line.data_source,
         line=line.number,
-        level=len(graph.nodes),
-        ops=tuple(CATALOGUE[node.op].spellings[node.spelling].name for node in graph.nodes),
+        level=len(ops),
+        ops=ops,
         code=render_source(graph, default.sizes),
         workloads=line.sampled.workloads,
         graph=graph,
         graph_hash=graph_hash(graph),
         family=family_hash(graph),
         estimate=line.sampled.estimate,
+        origin=composite.credit if composite else None,
     )

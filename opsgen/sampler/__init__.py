@@ -2,12 +2,13 @@
 
 `plan` is the way in. `table` numbers the legal op sequences, `permutation`
 shuffles them, `growth` makes one graph of a sequence with attributes and
-domains checked by `algebra`, `cost` and `sizing` give it sizes near a target
+domains checked by `algebra`, `composites` make those of named blocks, `cost` and `sizing` give it sizes near a target
 time, `resolution` computes shapes, `identity` hashes, `views` shows graphs.
 Nothing here needs torch, writes source or keeps state between lines.
 Imports `records`, `errors`, `recipe` and `ops`.
 """
 
+from opsgen.sampler.composites import COMPOSITES, Composite
 from opsgen.sampler.cost import calibration_digest, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import family_hash, graph_hash, size_names, task_id
@@ -24,6 +25,8 @@ from opsgen.sampler.table import Table
 from opsgen.sampler.views import draw_text, to_networkx
 
 __all__ = [
+    "COMPOSITES",
+    "Composite",
     "Line",
     "Plan",
     "Resolution",

@@ -87,6 +87,7 @@ class Draft:
     values: list[Value] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     nodes: list[tuple[Op, tuple[int, ...], Attrs, int]] = field(default_factory=list)
+    labels: dict[int, str] = field(default_factory=dict)  # of some nodes, by their number
 
 
 def grow(sequence: Sequence[str], dtype: str, rng: random.Random) -> tuple[Graph, dict[str, int]]:
@@ -260,8 +261,9 @@ def finish(draft: Draft) -> Graph:
             attrs={key: item for key, item in attrs.items() if not isinstance(item, Dim)},
             sizes={key: expression(item) for key, item in attrs.items() if isinstance(item, Dim)},
             spelling=spelling,
+            label=draft.labels.get(number),
         )
-        for op, args, attrs, spelling in draft.nodes
+        for number, (op, args, attrs, spelling) in enumerate(draft.nodes)
     )
     last = len(draft.inputs) + len(nodes) - 1
     return Graph(dtype=draft.dtype, inputs=tuple(draft.inputs), nodes=nodes, outputs=(last,))

@@ -1,10 +1,11 @@
 """The plan: one endless, seeded list of tasks for every quota class.
 
-Line `j` of class `torch#k` depends on the seed, the class and `j` alone, so
-that any process can make any line and a release can be cut in plan order
-whoever finished first. A schedule gives the line its fusion stratum; the op
-sequence is the next of a keyed permutation of that stratum's legal table, so
-that sequences do not repeat until a table is used up.
+Line `j` of a class depends on the seed, the class and `j` alone, so that any
+process can make any line and a release can be cut in plan order whoever
+finished first. In class `torch#k` a schedule gives the line its fusion
+stratum; the op sequence is the next of a keyed permutation of that stratum's
+legal table, so that sequences do not repeat until a table is used up. Class
+`transformers` goes through all composites in another order each cycle.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from opsgen.errors import SampleError, UsageError
 from opsgen.ops import CATALOGUE
 from opsgen.recipe import SampleConfig
 from opsgen.records import Estimate, Graph, Workload
+from opsgen.sampler.composites import COMPOSITES
 from opsgen.sampler.cost import Calibration, check_benefit, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import size_names
@@ -31,6 +33,9 @@ from opsgen.sampler.table import Table
 _NUM_TRIES = 24
 _REACH = 0.9
 _GOLDEN = 0.6180339887498949
+
+TRANSFORMERS = "transformers"
+"""The class whose tasks are composites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Line:
     Attributes:
         data_source: Quota class.
         number: Place in the class's list, from 0.
-        sequence: Names of the ops.
+        sequence: Names of the ops, or of the composite.
         sampled: The graph; None if no try succeeded.
         tries: Reasons of the rejected tries, in order.
     """
@@ -92,7 +97,7 @@ class Plan:
         """Make one line; the same for every process, machine and order of calls.
 
         Raises:
-            UsageError: The class is not of the form `torch#k`.
+            UsageError: There is no such class.
         """
         sequence = self.sequence(data_source, number)
         dtype = self._dtype(number, sequence)
@@ -108,7 +113,11 @@ class Plan:
         return Line(data_source, number, sequence, None, tuple(tries))
 
     def sequence(self, data_source: str, number: int) -> tuple[str, ...]:
-        """Return the op sequence of a line."""
+        """Return the op sequence of a line, or the name of its composite."""
+        if data_source == TRANSFORMERS:
+            names = tuple(COMPOSITES)
+            cycle, place = divmod(number, len(names))
+            return (names[permute(place, len(names), f"{self.seed}:{data_source}:{cycle}")],)
         length = num_ops(data_source)
         cell, index = self._schedule(length).place(number)
         table = _table(length, cell)
@@ -142,7 +151,8 @@ class Plan:
         A line whose ops lack half-precision kernels falls back to float32 if the recipe has it.
         """
         shares = self.config.dtypes
-        if "float32" in shares and any(CATALOGUE[name].is_full_precision for name in sequence):
+        ops = [CATALOGUE[name] for name in sequence if name in CATALOGUE]
+        if "float32" in shares and any(op.is_full_precision for op in ops):
             return "float32"
         position = (number * _GOLDEN) % 1.0 * sum(shares.values())
         for dtype, share in shares.items():
@@ -158,7 +168,8 @@ class Plan:
     def _sample(
         self, sequence: tuple[str, ...], dtype: str, rng: random.Random, attempt: int
     ) -> Sampled:
-        graph, first = grow(sequence, dtype, rng)
+        composite = COMPOSITES.get(sequence[0])
+        graph, first = composite.grow(dtype, rng) if composite else grow(sequence, dtype, rng)
         low, high = self.config.target_ms
         # Long targets are out of reach where memory ends first: later tries aim lower.
         reach = log(high / low) * _REACH**attempt
@@ -166,7 +177,8 @@ class Plan:
         sizes = fit_sizes(graph, first, target_ms, self.calibration, rng)
         sizes = {name: sizes[name] for name in size_names(graph)}
         check_memory(graph, sizes, self.config.memory_gib * 2**30)
-        check_benefit(graph, sizes, self.calibration)
+        if composite is None:
+            check_benefit(graph, sizes, self.calibration)
         every = (sizes, smaller_sizes(graph, sizes), twin_sizes(graph, sizes))
         workloads = tuple(workload(graph, each) for each in every)
         return Sampled(graph, workloads, estimate(graph, sizes, self.calibration))
@@ -183,14 +195,18 @@ def workload(graph: Graph, sizes: dict[str, int]) -> Workload:
 
 
 def num_ops(data_source: str) -> int:
-    """Return the number of ops of a class's tasks.
+    """Return the number of ops of a class's tasks; a composite counts as one.
 
     Raises:
-        UsageError: The class is not of the form `torch#k` with k from 1 to 5.
+        UsageError: The class is neither `transformers` nor `torch#k` with k from 1 to 5.
     """
+    if data_source == TRANSFORMERS:
+        return 1
     head, _, tail = data_source.partition("#")
     if head != "torch" or tail not in {"1", "2", "3", "4", "5"}:
-        raise UsageError(f"release.want: {data_source!r} is no class; write torch#1 to torch#5")
+        raise UsageError(
+            f"release.want: {data_source!r} is no class; write torch#1 to torch#5 or transformers"
+        )
     return int(tail)
 
 
