@@ -65,7 +65,56 @@ def _attention(name: str, call: str, **fields: Any) -> Op:
     )
 
 
+def _group_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    size = draw.size("num_keys", (64, 128, 256, 512, 1024))
+    heads = ins[0][1]
+    groups = draw.pick(group=[g for g in (2, 3, 4, 8) if heads % g == 0])
+    return None if size is None or groups is None else {**groups, **size}
+
+
+def _group_operands(_draw: Draw, ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
+    batch, heads, _, width = ins[0]
+    shape = (batch, heads // attrs["group"], attrs["num_keys"], width)
+    return (Operand(shape, name="key"), Operand(shape, name="value"))
+
+
+def _head_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    width = ins[0][-1]
+    return draw.pick(num_heads=[n for n in (1, 2, 4, 8, 12, 16) if width % n == 0 and width > n])
+
+
+_MULTIHEAD = Op(
+    "multihead_attention",
+    Kind.ATTENTION,
+    (
+        spell(
+            "{self}({x}, {x}, {x}, need_weights=False)[0]",
+            "nn.MultiheadAttention({D}, {num_heads}, batch_first=True{dtype})",
+        ),
+    ),
+    ranks=(3,),
+    layout="features",
+    attrs=_head_attrs,
+    params=lambda ins, attrs: 4 * ins[0][-1] * (ins[0][-1] + 1),
+    terms=lambda ins, attrs: max(ins[0][-2:]),
+    flops=lambda ins, attrs, out: prod(out) * (8 * ins[0][-1] + 4 * ins[0][-2]),
+    passes=6.0,
+)
+
 OPS = (
+    _MULTIHEAD,
+    Op(
+        "grouped_attention",
+        Kind.ATTENTION,
+        (spell(f"{_CALL}({{x}}, {{y}}, {{z}}, enable_gqa=True)"),),
+        ranks=(4,),
+        layout="features",
+        attrs=_group_attrs,
+        operands=_group_operands,
+        terms=_terms,
+        flops=_flops,
+        range=lambda ranges, attrs: of_all(ranges[2:3], attrs),
+    ),
     _attention(
         "attention",
         f"{_CALL}({{x}}, {{y}}, {{z}}{{...}})",

@@ -51,7 +51,7 @@ def one_operand(draw: Draw, ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
     return (Operand(meeting_shape(ins[0], attrs)),)
 
 
-def _binary(
+def elementwise(
     name: str,
     *spellings: Spelling,
     also: dict[str, tuple[Any, ...]] | None = None,
@@ -124,7 +124,7 @@ def _fmod_range(ranges: tuple[Interval, ...], _attrs: Attrs) -> Interval:
 _VALUE = {"value": (1, 1, 0.5, 2.0)}
 
 _ARITHMETIC = (
-    _binary(
+    elementwise(
         "add",
         spell("{x} + {y}", name="torch.add"),
         spell("torch.add({x}, {y})"),
@@ -132,28 +132,28 @@ _ARITHMETIC = (
         range=lambda ranges, attrs: plus(ranges[0], ranges[1]),
         props=_COMMUTATIVE,
     ),
-    _binary(
+    elementwise(
         "add_scaled",
         spell("torch.add({x}, {y}, alpha={alpha})"),
         spell("{x}.add({y}, alpha={alpha})"),
         also={"alpha": (2, 0.5, 0.1)},
         range=_add_range,
     ),
-    _binary(
+    elementwise(
         "sub",
         spell("{x} - {y}", name="torch.sub"),
         spell("torch.sub({x}, {y})"),
         spell("torch.subtract({x}, {y})"),
         range=lambda ranges, attrs: plus(ranges[0], minus(ranges[1])),
     ),
-    _binary(
+    elementwise(
         "sub_scaled",
         spell("torch.sub({x}, {y}, alpha={alpha})"),
         spell("{x}.sub({y}, alpha={alpha})"),
         also={"alpha": (2, 0.5, 0.1)},
         range=_sub_range,
     ),
-    _binary(
+    elementwise(
         "mul",
         spell("{x} * {y}", name="torch.mul"),
         spell("torch.mul({x}, {y})"),
@@ -162,7 +162,7 @@ _ARITHMETIC = (
         range=lambda ranges, attrs: times(ranges[0], ranges[1]),
         props=_COMMUTATIVE,
     ),
-    _binary(
+    elementwise(
         "div",
         spell("{x} / {y}", name="torch.div"),
         spell("torch.div({x}, {y})"),
@@ -170,7 +170,7 @@ _ARITHMETIC = (
         operands=(("divisor", AWAY_FROM_ZERO),),
         range=_div_range,
     ),
-    _binary(
+    elementwise(
         "remainder",
         spell("torch.remainder({x}, {y})"),
         spell("{x} % {y}", name="torch.remainder"),
@@ -178,7 +178,7 @@ _ARITHMETIC = (
         range=_remainder_range,
         props=_JUMPS,
     ),
-    _binary(
+    elementwise(
         "fmod",
         spell("torch.fmod({x}, {y})"),
         spell("{x}.fmod({y})"),
@@ -186,7 +186,7 @@ _ARITHMETIC = (
         range=_fmod_range,
         props=_JUMPS,
     ),
-    _binary(
+    elementwise(
         "addcmul",
         spell("torch.addcmul({x}, {y}, {z}{...})"),
         spell("{x}.addcmul({y}, {z}{...})"),
@@ -194,7 +194,7 @@ _ARITHMETIC = (
         defaults={"value": 1},
         operands=(("y", REAL), ("z", REAL)),
     ),
-    _binary(
+    elementwise(
         "addcdiv",
         spell("torch.addcdiv({x}, {y}, {z}{...})"),
         spell("{x}.addcdiv({y}, {z}{...})"),
@@ -202,14 +202,14 @@ _ARITHMETIC = (
         defaults={"value": 1},
         operands=(("y", REAL), ("divisor", AWAY_FROM_ZERO)),
     ),
-    _binary(
+    elementwise(
         "lerp",
         spell("torch.lerp({x}, {y}, {weight})"),
         spell("{x}.lerp({y}, {weight})"),
         also={"weight": (0.1, 0.3, 0.5)},
         range=of_all,
     ),
-    _binary(
+    elementwise(
         "lerp_weighted",
         spell("torch.lerp({x}, {y}, {z})"),
         spell("{x}.lerp({y}, {z})"),
@@ -219,7 +219,7 @@ _ARITHMETIC = (
 )
 
 _SELECTION = (
-    _binary(
+    elementwise(
         "maximum",
         spell("torch.maximum({x}, {y})"),
         spell("torch.max({x}, {y})"),
@@ -227,7 +227,7 @@ _SELECTION = (
         range=_maximum_range,
         props=_COMMUTATIVE,
     ),
-    _binary(
+    elementwise(
         "minimum",
         spell("torch.minimum({x}, {y})"),
         spell("torch.min({x}, {y})"),
@@ -244,14 +244,14 @@ _SELECTION = (
         operands=_where_operands,
         range=lambda ranges, attrs: hull(ranges[0], ranges[2]),
     ),
-    _binary(
+    elementwise(
         "copysign",
         spell("torch.copysign({x}, {y})"),
         spell("{x}.copysign({y})"),
         range=_copysign_range,
         props=_JUMPS | {"even"},
     ),
-    _binary(
+    elementwise(
         "gt",
         spell("{x} > {y}", name="torch.gt"),
         spell("torch.gt({x}, {y})"),
@@ -260,7 +260,7 @@ _SELECTION = (
         props=_JUMPS,
         out_dtype="bool",
     ),
-    _binary(
+    elementwise(
         "le",
         spell("{x} <= {y}", name="torch.le"),
         spell("torch.le({x}, {y})"),
@@ -272,7 +272,7 @@ _SELECTION = (
 )
 
 _FUNCTIONS = (
-    _binary(
+    elementwise(
         "atan2",
         spell("torch.atan2({x}, {y})"),
         spell("torch.arctan2({x}, {y})"),
@@ -280,14 +280,14 @@ _FUNCTIONS = (
         range=Interval(-math.pi, math.pi),
         props=_JUMPS,
     ),
-    _binary(
+    elementwise(
         "hypot",
         spell("torch.hypot({x}, {y})"),
         spell("{x}.hypot({y})"),
         range=NONNEGATIVE,
         props=_COMMUTATIVE | {"even"},
     ),
-    _binary(
+    elementwise(
         "pow_tensor",
         spell("torch.pow({x}, {y})"),
         spell("{x}**{y}", name="torch.pow"),
@@ -295,27 +295,27 @@ _FUNCTIONS = (
         operands=(("exponent", Interval(-2.0, 2.0)),),
         range=Interval(0.0, 101.0),
     ),
-    _binary(
+    elementwise(
         "xlogy",
         spell("torch.xlogy({x}, {y})"),
         spell("torch.special.xlogy({x}, {y})"),
         operands=(("y", POSITIVE),),
         props=frozenset({"odd"}),
     ),
-    _binary(
+    elementwise(
         "xlog1py",
         spell("torch.special.xlog1py({x}, {y})"),
         operands=(("y", NONNEGATIVE),),
         props=frozenset({"odd"}),
     ),
-    _binary(
+    elementwise(
         "logaddexp",
         spell("torch.logaddexp({x}, {y})"),
         spell("{x}.logaddexp({y})"),
         range=lambda ranges, attrs: Interval(max(part.low for part in ranges), math.inf),
         props=_COMMUTATIVE,
     ),
-    _binary(
+    elementwise(
         "logaddexp2",
         spell("torch.logaddexp2({x}, {y})"),
         spell("{x}.logaddexp2({y})"),

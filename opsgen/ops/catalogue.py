@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opsgen.ops import (
     activation,
     attention,
     binary,
     blocks,
+    comparison,
     convolution,
     distance,
+    functional,
     index,
     layout,
     loss,
     matmul,
     normalization,
+    outer,
     pointwise,
     pooling,
+    recurrent,
     reduction,
     resample,
     scan,
     softmax,
     sort,
+    special,
+    transform,
 )
+from opsgen.ops.determinism import NOT_REPEATABLE_BACKWARD
 from opsgen.ops.entry import Op
 
 _FILES = (
@@ -42,6 +51,12 @@ _FILES = (
     loss,
     distance,
     attention,
+    special,
+    comparison,
+    outer,
+    recurrent,
+    transform,
+    functional,
     blocks,
 )
 
@@ -51,7 +66,8 @@ def _collect() -> dict[str, Op]:
     for module in _FILES:
         for op in module.OPS:
             assert op.name not in ops, f"two catalogue entries are called {op.name}"
-            ops[op.name] = op
+            repeats = op.is_deterministic and op.name not in NOT_REPEATABLE_BACKWARD
+            ops[op.name] = replace(op, is_backward_deterministic=repeats)
     return dict(sorted(ops.items()))
 
 

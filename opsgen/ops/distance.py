@@ -114,6 +114,18 @@ OPS = (
         props=frozenset({"commutative", "scale_invariant", "odd"}),
     ),
     _distance(
+        "dist",
+        "torch.dist({x}, {y}{...})",
+        attrs=lambda draw, ins: draw.pick(p=(2.0, 2.0, 1.0, 3.0)),
+        defaults={"p": 2.0},
+        out=lambda ins, attrs: (),
+        terms=lambda ins, attrs: prod(ins[0]),
+        layout="any",
+        range=NONNEGATIVE,
+        passes=3.0,
+        props=frozenset({"commutative"}),
+    ),
+    _distance(
         "vecdot",
         "torch.linalg.vecdot({x}, {y}, dim={dim})",
         attrs=_along,

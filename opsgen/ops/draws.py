@@ -32,6 +32,7 @@ DRAWS: dict[str, InputDraw] = {
     "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
     "negative": InputDraw("torch.rand({shape}{dtype}) * -4.0 - 0.1", Interval(-4.1, -0.1)),
     "sign": InputDraw("torch.rand({shape}{dtype}).round() * 2 - 1", SIGNED_UNIT),
+    "ascending": InputDraw("torch.randn({shape}{dtype}).sort()[0]", REAL),
     "index": InputDraw("torch.randint(0, {high}, ({shape},))", REAL, "int64"),
     "mask": InputDraw("torch.rand({shape}) > 0.5", UNIT, "bool"),
 }

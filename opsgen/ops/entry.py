@@ -57,6 +57,8 @@ class Kind(enum.Enum):
     """Distances and similarities of vectors."""
     ATTENTION = "attention"
     """Scaled dot-product attention."""
+    TRANSFORM = "transform"
+    """Fourier transforms, with real results."""
 
 
 class Draw(Protocol):
@@ -202,7 +204,9 @@ class Op:
         in_dtype: `float` or `int64` (an index, which only a task input can be).
         high: Exclusive upper bound of an index input.
         out_dtype: `float`, `int64` or `bool`; only `float` outputs are read by further ops.
-        is_deterministic: Bitwise repeatable on a GPU.
+        is_deterministic: Bitwise repeatable on a GPU; see `opsgen.ops.determinism`.
+        is_backward_deterministic: Its gradients are, too. Set by the catalogue from the hand
+            list in `opsgen.ops.determinism`, not by entries.
         is_full_precision: Some device lacks its kernel below float32.
     """
 
@@ -231,6 +235,7 @@ class Op:
     high: Callable[[Shapes, Attrs], int] | None = None
     out_dtype: str = "float"
     is_deterministic: bool = True
+    is_backward_deterministic: bool = True
     is_full_precision: bool = False
 
     @property

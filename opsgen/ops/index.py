@@ -7,7 +7,7 @@ from typing import Any
 
 from opsgen.ops.dims import Shape
 from opsgen.ops.entry import Attrs, Draw, Kind, Op, Operand, Shapes, spell
-from opsgen.ops.intervals import REAL, UNIT, Interval, hull, of_first
+from opsgen.ops.intervals import REAL, UNIT, Interval, hull, of_all, of_first
 from opsgen.ops.reduction import single_dims
 
 _PICKED = (16, 32, 64, 128, 256, 512, 1024)
@@ -72,6 +72,27 @@ def _with_value(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:
 def _mask_operand(_draw: Draw, ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
     shape = ins[0] if attrs["meets"] == "same" else ins[0][-2:]
     return (Operand(shape, UNIT, dtype="bool", name="mask", can_join=False),)
+
+
+def _part_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    attrs = draw.pick(dim=single_dims(ins[0]), start=(0, 1, 2), length=(1, 2, 4))
+    if attrs is None or attrs["start"] + attrs["length"] >= ins[0][attrs["dim"]]:
+        return None
+    return attrs
+
+
+def _part(_draw: Draw, ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
+    return (Operand(_replaced(ins[0], attrs["dim"], attrs["length"]), name="source"),)
+
+
+def _layer_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    return draw.pick(dim=single_dims(ins[0]), index=(0, 1, -1))
+
+
+def _layer(_draw: Draw, ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
+    left_out = attrs["dim"] % len(ins[0])
+    shape = tuple(size for dim, size in enumerate(ins[0]) if dim != left_out)
+    return (Operand(shape, name="source"),)
 
 
 def _table_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
@@ -150,6 +171,41 @@ OPS = (
         attrs=_fill_attrs,
         range=_with_value,
         operands=lambda draw, ins, attrs: (_index((attrs["num_filled"],), ins[0][attrs["dim"]]),),
+    ),
+    _indexing(
+        "take",
+        "torch.take({x}, {y})",
+        "{x}.take({y})",
+        attrs=lambda draw, ins: draw.size("num_picked", (1024, 4096, 16384)),
+        operands=lambda draw, ins, attrs: (_index((attrs["num_picked"],), prod(ins[0])),),
+        out=lambda ins, attrs: (attrs["num_picked"],),
+        range=of_first,
+    ),
+    _indexing(
+        "slice_scatter",
+        "torch.slice_scatter({x}, {y}, dim={dim}, start={start}, end={end})",
+        "{x}.slice_scatter({y}, dim={dim}, start={start}, end={end})",
+        attrs=_part_attrs,
+        operands=_part,
+        refs=lambda ins, attrs: {"end": attrs["start"] + attrs["length"]},
+        range=of_all,
+    ),
+    _indexing(
+        "select_scatter",
+        "torch.select_scatter({x}, {y}, {dim}, {index})",
+        "{x}.select_scatter({y}, {dim}, {index})",
+        attrs=_layer_attrs,
+        operands=_layer,
+        range=of_all,
+    ),
+    _indexing(
+        "scatter_amin",
+        'torch.scatter_reduce({x}, {dim}, {y}, {z}, reduce="amin")',
+        '{x}.scatter_reduce({dim}, {y}, {z}, reduce="amin")',
+        attrs=_along,
+        operands=_dense_index_and_source,
+        flops=lambda ins, attrs, out: prod(out),
+        range=lambda ranges, attrs: hull(ranges[0], ranges[2]),
     ),
     _indexing(
         "index_add",

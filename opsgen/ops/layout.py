@@ -11,7 +11,7 @@ from typing import Any
 
 from opsgen.ops.dims import Shape
 from opsgen.ops.entry import Attrs, Draw, Kind, Op, Operand, Shapes, spell
-from opsgen.ops.intervals import of_all, of_first, of_first_with_zero
+from opsgen.ops.intervals import of_all, of_first, of_first_with_zero, of_weighted_sum
 from opsgen.ops.reduction import single_dims
 from opsgen.ops.windows import fits, padding_choices, window_counts, window_size
 
@@ -153,12 +153,106 @@ def _same(_draw: Draw, ins: Shapes, _attrs: Attrs) -> tuple[Operand, ...]:
     return (Operand(ins[0]),)
 
 
+def _narrow_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    attrs = draw.pick(dim=single_dims(ins[0]), start=(1, 2, 3))
+    return attrs if attrs and ins[0][attrs["dim"]] > attrs["start"] else None
+
+
+def _narrowed(ins: Shapes, attrs: Attrs) -> Shape:
+    cut = attrs["dim"] % len(ins[0])
+    return tuple(s - attrs["start"] if dim == cut else s for dim, s in enumerate(ins[0]))
+
+
+def _select_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    return draw.pick(dim=single_dims(ins[0]), index=(0, 1, -1))
+
+
+def _selected(ins: Shapes, attrs: Attrs) -> Shape:
+    left_out = attrs["dim"] % len(ins[0])
+    return tuple(size for dim, size in enumerate(ins[0]) if dim != left_out)
+
+
+def _embedded(ins: Shapes, attrs: Attrs) -> Shape:
+    side = ins[0][-1] + abs(attrs["offset"])
+    return (*ins[0][:-1], side, side)
+
+
+def _overlap_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    attrs = draw.pick(kernel=_divisors(ins[0][1], (2, 4, 8)), stride=(1, 2))
+    return attrs if attrs and ins[0][2] > 1 else None
+
+
+def _overlap_width(ins: Shapes, attrs: Attrs) -> int:
+    return (ins[0][2] - 1) * attrs["stride"] + attrs["kernel"]  # type: ignore[no-any-return]
+
+
+_FURTHER = (
+    _layout(
+        "narrow",
+        "torch.narrow({x}, {dim}, {start}, {length}).contiguous()",
+        "{x}.narrow({dim}, {start}, {length}).contiguous()",
+        attrs=_narrow_attrs,
+        refs=lambda ins, attrs: {"length": ins[0][attrs["dim"]] - attrs["start"]},
+        out=_narrowed,
+        props=frozenset({"odd"}),
+    ),
+    _layout(
+        "select",
+        "torch.select({x}, {dim}, {index}).contiguous()",
+        "{x}.select({dim}, {index}).contiguous()",
+        attrs=_select_attrs,
+        out=_selected,
+        folds=lambda ins, attrs: (),
+    ),
+    _layout(
+        "diag_embed",
+        "torch.diag_embed({x}{...})",
+        "{x}.diag_embed({...})",
+        ranks=(2, 3),
+        attrs=lambda draw, ins: draw.pick(offset=(0, 0, 1, -1)),
+        defaults={"offset": 0},
+        out=_embedded,
+        range=of_first_with_zero,
+        props=frozenset({"odd"}),
+    ),
+    _layout(
+        "block_diag",
+        "torch.block_diag({x}, {y})",
+        ranks=(2,),
+        operands=_same,
+        range=lambda ranges, attrs: of_first_with_zero((of_all(ranges, attrs),), attrs),
+        out=lambda ins, attrs: (2 * ins[0][0], 2 * ins[0][1]),
+    ),
+    # The inverse of unfolding, in one dim: frames are added up where they overlap.
+    _layout(
+        "fold",
+        "F.fold({x}, (1, {width}), (1, {kernel}), stride=(1, {stride}))",
+        init="nn.Fold((1, {width}), (1, {kernel}), stride=(1, {stride}))",
+        ranks=(3,),
+        layout="channels",
+        attrs=_overlap_attrs,
+        refs=lambda ins, attrs: {"width": _overlap_width(ins, attrs)},
+        out=lambda ins, attrs: (
+            ins[0][0],
+            ins[0][1] // attrs["kernel"],
+            1,
+            _overlap_width(ins, attrs),
+        ),
+        terms=lambda ins, attrs: -(-attrs["kernel"] // attrs["stride"]),
+        flops=lambda ins, attrs, out: prod(ins[0]),
+        range=of_weighted_sum,
+        props=frozenset({"odd"}),
+    ),
+)
+
 OPS = (
+    *_FURTHER,
     _layout(
         "transpose",
         "torch.transpose({x}, {dim0}, {dim1}).contiguous()",
         "{x}.transpose({dim0}, {dim1}).contiguous()",
         "torch.swapaxes({x}, {dim0}, {dim1}).contiguous()",
+        "torch.swapdims({x}, {dim0}, {dim1}).contiguous()",
         attrs=_transpose_attrs,
         refs=_transpose_refs,
         out=_transpose_out,
@@ -278,6 +372,7 @@ OPS = (
         "cat",
         "torch.cat([{x}, {y}], dim={dim})",
         "torch.concat([{x}, {y}], dim={dim})",
+        "torch.concatenate([{x}, {y}], dim={dim})",
         attrs=lambda draw, ins: draw.pick(dim=(-1, *range(1, len(ins[0]) - 1))),
         operands=_same,
         range=of_all,

@@ -104,6 +104,11 @@ def _bilinear_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
     return {**bias, **second, **out}
 
 
+def _head_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
+    heads, out = draw.size("out_heads", (4, 8, 12, 16)), draw.size("out_features", (32, 64, 128))
+    return None if heads is None or out is None else {**heads, **out}
+
+
 def _chain_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
     middle, out = draw.size("middle_features", _FEATURES), draw.size("out_features", _FEATURES)
     return None if middle is None or out is None else {**middle, **out}
@@ -122,6 +127,7 @@ OPS = (
         "linear_weight",
         spell("F.linear({x}, {y})"),
         spell("{x} @ {y}.t()", name="torch.matmul"),
+        spell("torch.inner({x}, {y})"),
         operands=_transposed,
         props=_BY_MATRIX,
     ),
@@ -133,6 +139,7 @@ OPS = (
         spell("torch.matmul({x}, {y})"),
         spell("{x} @ {y}", name="torch.matmul"),
         spell("{x}.matmul({y})"),
+        spell("torch.linalg.matmul({x}, {y})"),
         operands=_right,
         props=_BY_MATRIX,
     ),
@@ -218,6 +225,40 @@ OPS = (
         attrs=lambda draw, ins: {},
         out=lambda ins, attrs: ins[0][:1],
         operands=lambda draw, ins, attrs: (Operand((ins[0][1],), name="vector"),),
+        props=_BY_MATRIX,
+    ),
+    _product(
+        "addmv",
+        spell("torch.addmv({z}, {x}, {y}{...})"),
+        ranks=(2,),
+        attrs=lambda draw, ins: draw.pick(**_SCALES),
+        defaults={"alpha": 1, "beta": 1},
+        out=lambda ins, attrs: ins[0][:1],
+        operands=lambda draw, ins, attrs: (
+            Operand((ins[0][1],), name="vector"),
+            Operand(ins[0][:1], name="addend"),
+        ),
+    ),
+    _product(
+        "head_projection",
+        spell('torch.einsum("bld,dhk->blhk", {x}, {y})'),
+        ranks=(3,),
+        attrs=_head_attrs,
+        operands=lambda draw, ins, attrs: (
+            _matrix((ins[0][-1], attrs["out_heads"], attrs["out_features"]), "weight"),
+        ),
+        out=lambda ins, attrs: (*ins[0][:-1], attrs["out_heads"], attrs["out_features"]),
+        props=_BY_MATRIX,
+    ),
+    _product(
+        "channel_mixing",
+        spell('torch.einsum("bchw,oc->bohw", {x}, {y})'),
+        ranks=(4,),
+        attrs=lambda draw, ins: draw.size("out_channels", (16, 32, 64, 128, 256, 512)),
+        operands=lambda draw, ins, attrs: (_matrix((attrs["out_channels"], ins[0][1]), "weight"),),
+        out=lambda ins, attrs: (ins[0][0], attrs["out_channels"], *ins[0][2:]),
+        terms=lambda ins, attrs: ins[0][1],
+        flops=lambda ins, attrs, out: 2 * prod(out) * ins[0][1],
         props=_BY_MATRIX,
     ),
     _product(

@@ -154,6 +154,11 @@ def _local_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
     )
 
 
+def _renorm_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
+    dims = [dim for dim in range(len(ins[0])) if ins[0][dim] > 1]
+    return draw.pick(dim=dims, p=(2.0, 2.0, 1.0), maxnorm=(0.5, 1.0, 5.0))
+
+
 OPS = (
     _batch_norm(1),
     _batch_norm(2),
@@ -213,6 +218,21 @@ OPS = (
         passes=10.0,
         range=of_first_with_zero,
         props=frozenset({"odd"}),
+    ),
+    Op(
+        "renorm",
+        Kind.NORMALIZATION,
+        (
+            spell("torch.renorm({x}, {p}, {dim}, {maxnorm})"),
+            spell("{x}.renorm({p}, {dim}, {maxnorm})"),
+        ),
+        attrs=_renorm_attrs,
+        # The norm is that of a slice: it adds up over all dims but `dim`.
+        terms=lambda ins, attrs: prod(ins[0]) // ins[0][attrs["dim"]],
+        flops=lambda ins, attrs, out: 3 * prod(out),
+        passes=2.0,
+        range=of_first_with_zero,
+        props=frozenset({"odd", "idempotent"}),
     ),
     Op(
         "normalize",

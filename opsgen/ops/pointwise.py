@@ -37,9 +37,36 @@ _EVEN = frozenset({"even"})
 _STEP = frozenset({"jumps", "idempotent"})
 
 
+# Further names under which torch has the same functions.
+_ALIASES = {
+    "abs": "torch.absolute",
+    "neg": "torch.negative",
+    "erf": "torch.special.erf",
+    "erfc": "torch.special.erfc",
+    "erfinv": "torch.special.erfinv",
+    "exp2": "torch.special.exp2",
+    "expm1": "torch.special.expm1",
+    "log1p": "torch.special.log1p",
+    "lgamma": "torch.special.gammaln",
+    "digamma": "torch.special.digamma",
+    "sinc": "torch.special.sinc",
+    "asin": "torch.arcsin",
+    "acos": "torch.arccos",
+    "atan": "torch.arctan",
+    "asinh": "torch.arcsinh",
+    "acosh": "torch.arccosh",
+    "atanh": "torch.arctanh",
+    "round": "torch.special.round",
+    "trunc": "torch.fix",
+    "sign": "torch.sgn",
+}
+
+
 def _math(name: str, *calls: str, **fields: Any) -> Op:
     """An op spelled `torch.<name>` and as a method of the same name, or as `calls` say."""
     texts = calls or (f"torch.{name}({{x}})", f"{{x}}.{name}()")
+    if name in _ALIASES:
+        texts += (f"{_ALIASES[name]}({{x}})",)
     spellings = tuple(spell(text) for text in texts)
     return Op(name, Kind.POINTWISE, spellings, ranks=(2, 3, 4, 5), **fields)
 
@@ -138,6 +165,7 @@ _ALGEBRA = (
         "clamp",
         "torch.clamp({x}, min={min}, max={max})",
         "{x}.clamp({min}, {max})",
+        "torch.clip({x}, {min}, {max})",
         attrs=lambda draw, ins: draw.pick(min=(-1.0, -0.5, 0.0, 0.1), max=(0.5, 1.0, 2.0)),
         range=_clamp_range,
         fixes=lambda attrs: Interval(attrs["min"], attrs["max"]),
@@ -183,6 +211,44 @@ _ALGEBRA = (
             ranges[0].image(lambda value: value - attrs["value"]),
         ),
         props=frozenset({"involution"}),
+    ),
+)
+
+_FURTHER = (
+    _math(
+        "clamp_max",
+        "torch.clamp({x}, max={max})",
+        "torch.clamp_max({x}, {max})",
+        "{x}.clamp(max={max})",
+        attrs=lambda draw, ins: draw.pick(max=(-0.5, 0.5, 1.0, 2.0)),
+        range=lambda ranges, attrs: ranges[0].image(lambda value: min(value, attrs["max"])),
+        fixes=lambda attrs: Interval(-math.inf, attrs["max"]),
+        flattens=(Interval(2.0, math.inf),),
+        props=frozenset({"idempotent"}),
+    ),
+    _math(
+        "deg2rad",
+        range=image_of(math.radians),
+        props=_INCREASING | _ODD | {"scale"},
+        undoes=("rad2deg",),
+    ),
+    _math(
+        "rad2deg",
+        range=image_of(math.degrees),
+        props=_INCREASING | _ODD | {"scale"},
+        undoes=("deg2rad",),
+    ),
+    Op(
+        "exponential",
+        Kind.POINTWISE,
+        (
+            spell("torch.pow({base}, {x})"),
+            spell("{base}**{x}", name="torch.pow"),
+        ),
+        ranks=(2, 3, 4, 5),
+        attrs=lambda draw, ins: draw.pick(base=(0.5, 1.5, 3.0)),
+        domain=SIGNED_EXPONENT,
+        range=Interval(0.0, 59050.0),
     ),
 )
 
@@ -297,6 +363,22 @@ _STEPS = (
         flattens=(POSITIVE, minus(POSITIVE)),
         props=_STEP | _ODD | {"scale_invariant"},
     ),
+    _math(
+        "signbit",
+        range=UNIT,
+        flattens=(NONNEGATIVE, minus(POSITIVE)),
+        props=frozenset({"jumps", "scale_invariant"}),
+        out_dtype="bool",
+    ),
+    _math(
+        "mantissa",
+        "torch.frexp({x})[0]",
+        "{x}.frexp().mantissa",
+        range=SIGNED_UNIT,
+        fixes=Interval(0.5, 1.0, open_high=True),
+        props=_STEP | _ODD,
+        is_full_precision=True,
+    ),
 )
 
-OPS = (*_ALGEBRA, *_EXPONENTIALS, *_TRIGONOMETRY, *_STEPS)
+OPS = (*_ALGEBRA, *_FURTHER, *_EXPONENTIALS, *_TRIGONOMETRY, *_STEPS)

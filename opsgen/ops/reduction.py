@@ -170,6 +170,32 @@ OPS = (
         props=_SYMMETRIC | {"even"},
     ),
     _fold(
+        "norm_max",
+        'torch.linalg.vector_norm({x}, ord=float("inf"), dim={dim}{...})',
+        '{x}.norm(p=float("inf"), dim={dim}{...})',
+        range=of_magnitude,
+        terms=lambda ins, attrs: 1,
+        props=_SYMMETRIC | {"even"},
+    ),
+    Op(
+        "matrix_norm",
+        Kind.REDUCTION,
+        (
+            spell("torch.linalg.matrix_norm({x}, ord={ord}{...})"),
+            spell("torch.linalg.norm({x}, ord={ord}, dim=(-2, -1){...})"),
+        ),
+        attrs=lambda draw, ins: draw.pick(
+            ord=("fro", "fro", 1, math.inf), keepdim=(False, False, True)
+        ),
+        defaults={"keepdim": False},
+        out=lambda ins, attrs: (*ins[0][:-2], 1, 1) if attrs["keepdim"] else ins[0][:-2],
+        terms=lambda ins, attrs: prod(ins[0][-2:]),
+        flops=input_flops,
+        passes=2.0,
+        range=NONNEGATIVE,
+        props=frozenset({"even"}),
+    ),
+    _fold(
         "argmax",
         attrs=_one_dim_attrs,
         terms=lambda ins, attrs: 1,

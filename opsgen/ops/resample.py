@@ -141,6 +141,38 @@ _GRID_SAMPLE = Op(
     ),
 )
 
+
+def _volume_grid_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
+    sizes = [draw.size(f"grid_{name}", (8, 16, 32)) for name in ("depth", "height", "width")]
+    more = draw.pick(padding_mode=("zeros", "border", "reflection"), align_corners=(False, True))
+    attrs = dict(more or {})
+    for size in sizes:
+        attrs |= size or {}
+    return attrs
+
+
+def _volume(ins: Shapes, attrs: Attrs) -> Shape:
+    return (attrs["grid_depth"], attrs["grid_height"], attrs["grid_width"])
+
+
+_GRID_SAMPLE_3D = Op(
+    "grid_sample3d",
+    Kind.RESAMPLE,
+    (spell("F.grid_sample({x}, {y}{...}, align_corners={align_corners})"),),
+    ranks=(5,),
+    layout="channels",
+    attrs=_volume_grid_attrs,
+    operands=lambda draw, ins, attrs: (
+        Operand((ins[0][0], *_volume(ins, attrs), 3), SIGNED_UNIT, name="grid"),
+    ),
+    out=lambda ins, attrs: (*ins[0][:2], *_volume(ins, attrs)),
+    defaults={"padding_mode": "zeros"},
+    terms=lambda ins, attrs: 8,
+    flops=lambda ins, attrs, out: 30 * prod(out),
+    range=of_first_with_zero,
+    is_full_precision=True,
+)
+
 # Pairs of widths for the last dim first, as torch counts them; every second entry is lopsided.
 _WIDTHS = {
     1: ((1, 1), (2, 1), (3, 3), (0, 2)),
@@ -205,4 +237,4 @@ _PADS = tuple(
     )
 )
 
-OPS = (*_INTERPOLATIONS, _GRID_SAMPLE, *_PADS)
+OPS = (*_INTERPOLATIONS, _GRID_SAMPLE, _GRID_SAMPLE_3D, *_PADS)

@@ -14,12 +14,14 @@ from opsgen.ops.dims import Shape
 from opsgen.ops.entry import Attrs, Draw, Kind, Op, Shapes, spell
 from opsgen.ops.intervals import (
     NONNEGATIVE,
+    SIGNED_EXPONENT,
     Interval,
     minus,
     of_first,
     of_sum,
     of_weighted_sum,
     plus,
+    times,
 )
 from opsgen.ops.reduction import folded_terms, single_dims
 
@@ -40,6 +42,11 @@ def _shorter(ins: Shapes, attrs: Attrs) -> Shape:
     """One element fewer along the dim."""
     dim = attrs["dim"] % len(ins[0])
     return tuple(size - 1 if index == dim else size for index, size in enumerate(ins[0]))
+
+
+def _slopes(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:
+    difference = plus(ranges[0], minus(ranges[0]))
+    return times(difference, Interval(0.0, 1.0 / attrs["spacing"]))
 
 
 def _scan(name: str, *calls: str, **fields: Any) -> Op:
@@ -84,6 +91,38 @@ OPS = (
         passes=6.0,
         range=of_weighted_sum,
         props=frozenset({"odd"}),
+    ),
+    _scan(
+        "gradient",
+        "torch.gradient({x}, spacing={spacing}, dim={dim})[0]",
+        attrs=lambda draw, ins: draw.pick(dim=single_dims(ins[0]), spacing=(1.0, 0.5, 2.0)),
+        terms=lambda ins, attrs: 2,
+        flops=lambda ins, attrs, out: 2 * prod(out),
+        passes=4.0,
+        range=_slopes,
+        props=frozenset({"odd", "shift_invariant"}),
+    ),
+    _scan(
+        "vander",
+        "torch.linalg.vander({x}, N={num_powers})",
+        ranks=(2, 3),
+        attrs=lambda draw, ins: draw.pick(num_powers=(3, 4)) if ins[0][-1] > 1 else None,
+        domain=SIGNED_EXPONENT,
+        out=lambda ins, attrs: (*ins[0], attrs["num_powers"]),
+        terms=lambda ins, attrs: 1,
+        flops=lambda ins, attrs, out: prod(out),
+        passes=4.0,
+        range=Interval(-1000.0, 1000.0),
+        is_full_precision=True,
+    ),
+    _scan(
+        "cummax_indices",
+        "torch.cummax({x}, dim={dim})[1]",
+        "{x}.cummax(dim={dim}).indices",
+        terms=lambda ins, attrs: 1,
+        range=NONNEGATIVE,
+        out_dtype="int64",
+        props=frozenset({"order_only", "shift_invariant", "scale_invariant", "jumps"}),
     ),
     _scan(
         "diff",

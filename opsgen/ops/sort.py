@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from opsgen.ops.dims import Shape
-from opsgen.ops.entry import Attrs, Draw, Kind, Op, Shapes, spell
+from opsgen.ops.entry import Attrs, Draw, Kind, Op, Operand, Shapes, spell
 from opsgen.ops.intervals import NONNEGATIVE, of_first
 from opsgen.ops.reduction import folded_shape, single_dims
 
@@ -53,7 +53,54 @@ def _median_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
     return draw.pick(dim=single_dims(ins[0]), keepdim=(False, False, True))
 
 
+_INDEX = frozenset({"order_only", "shift_invariant", "scale_invariant", "jumps"})
+
+
+def _bounds(draw: Draw, _ins: Shapes) -> Attrs | None:
+    size = draw.size("num_boundaries", (16, 64, 256, 1024))
+    right = draw.pick(right=(False, False, True))
+    return None if size is None or right is None else {**right, **size}
+
+
+def _ascending(shape: Shape) -> Operand:
+    return Operand(shape, name="boundaries", can_join=False, draw="ascending")
+
+
 OPS = (
+    _sort(
+        "topk_indices",
+        "torch.topk({x}, {k}, dim={dim}{...})[1]",
+        "{x}.topk({k}, dim={dim}{...}).indices",
+        attrs=_topk_attrs,
+        defaults={"largest": True},
+        out=_topk_out,
+        passes=4.0,
+        range=NONNEGATIVE,
+        out_dtype="int64",
+        props=_INDEX,
+    ),
+    _sort(
+        "bucketize",
+        "torch.bucketize({x}, {y}{...})",
+        attrs=_bounds,
+        defaults={"right": False},
+        operands=lambda draw, ins, attrs: (_ascending((attrs["num_boundaries"],)),),
+        passes=1.0,
+        range=NONNEGATIVE,
+        out_dtype="int64",
+        props=frozenset({"jumps"}),
+    ),
+    _sort(
+        "searchsorted",
+        "torch.searchsorted({y}, {x}{...})",
+        attrs=_bounds,
+        defaults={"right": False},
+        operands=lambda draw, ins, attrs: (_ascending((*ins[0][:-1], attrs["num_boundaries"])),),
+        passes=1.0,
+        range=NONNEGATIVE,
+        out_dtype="int64",
+        props=frozenset({"jumps"}),
+    ),
     _sort(
         "sort",
         "torch.sort({x}, dim={dim}{...})[0]",

@@ -139,6 +139,7 @@ _ROUNDING = (
     Kind.ATTENTION,
     Kind.DISTANCE,
     Kind.LOSS,
+    Kind.TRANSFORM,
 )
 
 

@@ -23,7 +23,7 @@ STRATA: dict[str, str] = {
     "window": "windows beside pointwise or statistics: halos",
     "layout": "moves and gathers beside anything that computes: index remapping",
     "scan": "scans and sorts beside pointwise or statistics: block scans",
-    "other": "distances and what fits nowhere else",
+    "other": "distances, transforms and what fits nowhere else",
     "pointwise": "pointwise on pointwise: compilers do it unasked",
 }
 
@@ -32,7 +32,7 @@ _ROWS = (Kind.REDUCTION, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS)
 _POINTWISE = (Kind.POINTWISE, Kind.BINARY)
 # For pairs with no contraction behind a contraction: the rarer side names the stratum.
 _BY_EITHER = (
-    ("other", (Kind.DISTANCE,)),
+    ("other", (Kind.DISTANCE, Kind.TRANSFORM)),
     ("scan", (Kind.SCAN, Kind.SORT)),
     ("window", (Kind.POOLING, Kind.RESAMPLE)),
     ("layout", (Kind.LAYOUT, Kind.INDEX)),

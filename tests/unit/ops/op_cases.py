@@ -98,6 +98,8 @@ def inputs(case: Case, generator: torch.Generator, bound: float = 8.0) -> list[t
             tensors.append(torch.randint(0, int(high), shape, generator=generator))
         elif dtype == "bool":
             tensors.append(torch.rand(shape, generator=generator) > 0.5)
+        elif draw == "ascending":
+            tensors.append(torch.randn(shape, generator=generator).sort()[0])
         elif draw == "sign":
             tensors.append(torch.randint(0, 2, shape, generator=generator) * 2.0 - 1.0)
         else:

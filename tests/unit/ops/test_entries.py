@@ -23,7 +23,7 @@ _CONTRACTIONS = [
     if op.kind in (Kind.CONVOLUTION, Kind.MATMUL, Kind.ATTENTION)
 ]
 # The catalogue is wide: few examples for each entry, more under the larger profiles.
-few = settings(max_examples=max(3, settings.default.max_examples // 6))
+few = settings(max_examples=max(3, settings.default.max_examples // 8))
 # Bounds that float32 holds exactly: at a bound some slopes are infinite.
 sixteenths = st.integers(0, 16).map(lambda count: count / 16)
 seeds = st.integers(min_value=0, max_value=2**32)
@@ -139,6 +139,7 @@ def _bilinear_as_products(x: torch.Tensor, y: torch.Tensor, num_outs: int) -> to
 # torch's counter knows no formula for these ops; the same work as products that it counts.
 _AS_PRODUCTS = {
     "addbmm": lambda out, x, y, z: torch.bmm(x, y),
+    "addmv": lambda out, x, y, z: torch.mm(x, y[:, None]),
     "mv": lambda out, x, y: torch.mm(x, y[:, None]),
     "bilinear": lambda out, x, y: _bilinear_as_products(x, y, out[-1]),
 }

@@ -15,7 +15,7 @@ from op_cases import Case, Runner, Spec, clipped, inputs, make_case
 from opsgen.ops import CATALOGUE, PROPS, Interval
 from opsgen.sampler.choices import ReplayDraw
 
-few = settings(max_examples=max(3, settings.default.max_examples // 6))
+few = settings(max_examples=max(3, settings.default.max_examples // 8))
 seeds = st.integers(min_value=0, max_value=2**32)
 
 
