@@ -5,7 +5,7 @@ from __future__ import annotations
 from opsgen.ops import CATALOGUE
 from opsgen.records import Task
 from opsgen.render.source import render_source
-from opsgen.sampler import COMPOSITES, Line, family_hash, graph_hash, task_id
+from opsgen.sampler import Line, composite_of, family_hash, graph_hash, task_id
 
 
 def render_task(line: Line) -> Task:
@@ -18,7 +18,7 @@ def render_task(line: Line) -> Task:
         raise ValueError(f"{line.data_source} line {line.number} has no graph")
     graph = line.sampled.graph
     default = line.sampled.workloads[0]
-    composite = COMPOSITES.get(line.sequence[0])
+    composite = composite_of(line.sequence)
     ops = (
         (composite.qualified_name,)
         if composite

@@ -8,7 +8,7 @@ Nothing here needs torch, writes source or keeps state between lines.
 Imports `records`, `errors`, `recipe` and `ops`.
 """
 
-from opsgen.sampler.composites import COMPOSITES, Composite
+from opsgen.sampler.composites import COMPOSITES, Composite, composite_of
 from opsgen.sampler.cost import calibration_digest, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import family_hash, graph_hash, size_names, task_id
@@ -34,6 +34,7 @@ __all__ = [
     "Sampled",
     "Table",
     "calibration_digest",
+    "composite_of",
     "draw_text",
     "estimate",
     "family_hash",

@@ -18,9 +18,10 @@ from math import exp, log
 
 from opsgen.errors import SampleError, UsageError
 from opsgen.ops import CATALOGUE
+from opsgen.ops.user import require_ops
 from opsgen.recipe import SampleConfig
 from opsgen.records import Estimate, Graph, Workload
-from opsgen.sampler.composites import COMPOSITES
+from opsgen.sampler.composites import COMPOSITES, composite_of, sequence_of
 from opsgen.sampler.cost import Calibration, check_benefit, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import size_names
@@ -54,7 +55,7 @@ class Line:
     Attributes:
         data_source: Quota class.
         number: Place in the class's list, from 0.
-        sequence: Names of the ops, or of the composite.
+        sequence: Names of the ops, or `blocks.` and that of the composite.
         sampled: The graph; None if no try succeeded.
         tries: Reasons of the rejected tries, in order.
     """
@@ -74,6 +75,7 @@ class Plan:
     """
 
     def __init__(self, seed: int, config: SampleConfig) -> None:
+        require_ops(config.user_ops)
         self.seed = seed
         self.config = config
         self.calibration: Calibration = load_calibration(config.calibration)
@@ -113,11 +115,12 @@ class Plan:
         return Line(data_source, number, sequence, None, tuple(tries))
 
     def sequence(self, data_source: str, number: int) -> tuple[str, ...]:
-        """Return the op sequence of a line, or the name of its composite."""
+        """Return the op sequence of a line, or what stands for its composite."""
         if data_source == TRANSFORMERS:
             names = tuple(COMPOSITES)
             cycle, place = divmod(number, len(names))
-            return (names[permute(place, len(names), f"{self.seed}:{data_source}:{cycle}")],)
+            key = f"{self.seed}:{data_source}:{cycle}"
+            return sequence_of(names[permute(place, len(names), key)])
         length = num_ops(data_source)
         cell, index = self._schedule(length).place(number)
         table = _table(length, cell)
@@ -168,7 +171,7 @@ class Plan:
     def _sample(
         self, sequence: tuple[str, ...], dtype: str, rng: random.Random, attempt: int
     ) -> Sampled:
-        composite = COMPOSITES.get(sequence[0])
+        composite = composite_of(sequence)
         graph, first = composite.grow(dtype, rng) if composite else grow(sequence, dtype, rng)
         low, high = self.config.target_ms
         # Long targets are out of reach where memory ends first: later tries aim lower.

@@ -22,4 +22,18 @@ COMPOSITES: dict[str, Composite] = {
     )
 }
 
-__all__ = ["COMPOSITES", "Builder", "Composite"]
+_PREFIX = "blocks."  # an op of the catalogue may bear the name of a composite
+
+
+def sequence_of(composite: str) -> tuple[str, ...]:
+    """Return what a plan's line has as its sequence for a composite."""
+    return (_PREFIX + composite,)
+
+
+def composite_of(sequence: tuple[str, ...]) -> Composite | None:
+    """Return the composite that a line's sequence names; None for a sequence of ops."""
+    name = sequence[0].removeprefix(_PREFIX)
+    return COMPOSITES[name] if name != sequence[0] else None
+
+
+__all__ = ["COMPOSITES", "Builder", "Composite", "composite_of", "sequence_of"]

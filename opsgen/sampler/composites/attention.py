@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opsgen.ops import Dim
 from opsgen.sampler.composites.builder import Builder, Composite
 from opsgen.sampler.composites.mlp import gated_mlp
 from opsgen.sampler.composites.norm import layer_norm, rms
@@ -22,11 +23,22 @@ def _attend(b: Builder, q: int, k: int, v: int, *, is_causal: bool) -> int:
     return b.apply("merge_heads", out)
 
 
-def _self_attention(b: Builder, x: int, *, is_causal: bool) -> int:
-    num_heads, head_dim = b.pick(4, 8, 12, 16), b.size("head_dim", 32, 64, 128)
+def _width(b: Builder) -> tuple[int, Dim]:
+    """Choose how many heads there are and how wide each is."""
+    return b.pick(4, 8, 12, 16), b.size("head_dim", 32, 64, 128)
+
+
+def _self_attention(b: Builder, x: int, width: tuple[int, Dim], *, is_causal: bool) -> int:
+    num_heads, head_dim = width
     q, k, v = (_heads(b, x, f"{name}_proj", num_heads, head_dim) for name in "qkv")
     out = _attend(b, q, k, v, is_causal=is_causal)
     return b.linear(out, b.shape(x)[-1], "o_proj")
+
+
+def _multi_head(b: Builder) -> object:
+    num_heads, head_dim = width = _width(b)
+    x = b.tokens(head_dim * num_heads)
+    return _self_attention(b, x, width, is_causal=b.pick(True, False))
 
 
 def _grouped(b: Builder, *, with_norms: bool = False, with_rotation: bool = False) -> object:
@@ -93,7 +105,7 @@ def _relative(b: Builder) -> object:
 
 
 def _cross(b: Builder) -> object:
-    num_heads, head_dim = b.pick(4, 8, 12, 16), b.size("head_dim", 32, 64, 128)
+    num_heads, head_dim = _width(b)
     x = b.tokens()
     width = b.size("memory_features", 256, 512, 768)
     memory = b.input("memory", b.shape(x)[0], b.size("num_keys", 64, 77, 128, 256), width)
@@ -105,7 +117,7 @@ def _cross(b: Builder) -> object:
 
 
 def _fused_qkv(b: Builder) -> object:
-    num_heads, head_dim = b.pick(4, 8, 12, 16), b.size("head_dim", 32, 64, 128)
+    num_heads, head_dim = _width(b)
     x = b.tokens()
     # Without a bias: softmax does not see one of the keys.
     qkv = b.linear(x, head_dim * num_heads * 3, "qkv_proj")
@@ -115,7 +127,7 @@ def _fused_qkv(b: Builder) -> object:
 
 
 def _latent(b: Builder) -> object:
-    num_heads, head_dim = b.pick(4, 8, 16), b.size("head_dim", 32, 64, 128)
+    num_heads, head_dim = _width(b)
     x = b.tokens()
     latent = b.linear(x, b.size("kv_lora_rank", 64, 128, 256, 512), "kv_a_proj")
     latent = rms(b, latent, "kv_a_layernorm")
@@ -126,7 +138,7 @@ def _latent(b: Builder) -> object:
 
 
 def _gated(b: Builder) -> object:
-    num_heads, head_dim = b.pick(4, 8, 16), b.size("head_dim", 32, 64, 128)
+    num_heads, head_dim = _width(b)
     x = b.tokens()
     q, k, v = (_heads(b, x, f"{name}_proj", num_heads, head_dim) for name in "qkv")
     gate = b.apply("sigmoid", b.linear(x, head_dim * num_heads, "gate_proj"))
@@ -136,7 +148,7 @@ def _gated(b: Builder) -> object:
 
 def _pre_norm(b: Builder) -> object:
     x = b.tokens()
-    out = _self_attention(b, rms(b, x, "input_layernorm"), is_causal=True)
+    out = _self_attention(b, rms(b, x, "input_layernorm"), _width(b), is_causal=True)
     return b.apply("add", out, x, meets="same")
 
 
@@ -145,7 +157,7 @@ def _parallel(b: Builder) -> object:
     normed = layer_norm(b, x)
     both = b.apply(
         "add",
-        _self_attention(b, normed, is_causal=True),
+        _self_attention(b, normed, _width(b), is_causal=True),
         gated_mlp(b, normed, "silu"),
         meets="same",
     )
@@ -182,7 +194,7 @@ ATTENTION = (
     _attention(
         "self_attention",
         "torch.nn.MultiheadAttention",
-        lambda b: _self_attention(b, b.tokens(), is_causal=b.pick(True, False)),
+        _multi_head,
         "BSD-3-Clause",
     ),
     _attention("sliding_window_attention", "arXiv 2310.06825, Mistral 7B", _window),

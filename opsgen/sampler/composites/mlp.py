@@ -96,7 +96,7 @@ MLP = (
     _mlp("swiglu", f"{_MODELS}.llama.modeling_llama.LlamaMLP", _gated("silu")),
     _mlp("geglu", f"{_MODELS}.gemma.modeling_gemma.GemmaMLP", _gated("gelu", approximate="tanh")),
     _mlp("reglu", _GLU, _gated("relu")),
-    _mlp("bilinear_glu", f"{_GLU}, sigmoid gate", _gated("sigmoid")),
+    _mlp("sigmoid_glu", f"{_GLU}, gate of a sigmoid", _gated("sigmoid")),
     _mlp("fused_swiglu", f"{_MODELS}.phi3.modeling_phi3.Phi3MLP", _fused_swiglu),
     _mlp("quick_gelu_mlp", f"{_MODELS}.clip.modeling_clip.CLIPMLP", _quick_gelu_mlp),
     _mlp(
