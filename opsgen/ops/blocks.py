@@ -13,6 +13,8 @@ from typing import Any
 from opsgen.ops.dims import Shape
 from opsgen.ops.entry import Attrs, Draw, Kind, Op, Operand, Shapes, Spelling, spell
 from opsgen.ops.intervals import (
+    NONNEGATIVE,
+    NONPOSITIVE,
     REAL,
     UNIT,
     Interval,
@@ -234,14 +236,22 @@ _ARITHMETIC = (
         operands=_slopes,
         range=lambda ranges, attrs: plus(ranges[0], Interval(0.0, REAL.high)),
     ),
+    # exp(sums[i] - sums[j]) for j <= i: what is left at i of what came in at j, where the
+    # input is the running sum of log decays (segsum in arXiv 2405.21060). The other half,
+    # which may overflow, is cut off.
     Op(
-        "outer_difference",
+        "segment_decay",
         Kind.BINARY,
-        (spell("{x}.unsqueeze(-1) - {x}.unsqueeze(-2)", name="torch.sub"),),
+        (
+            spell("torch.exp({x}.unsqueeze(-1) - {x}.unsqueeze(-2)).tril()"),
+            spell("({x}.unsqueeze(-1) - {x}.unsqueeze(-2)).exp().tril()", name="torch.exp"),
+        ),
         ranks=(2, 3),
         out=lambda ins, attrs: (*ins[0], ins[0][-1]),
-        range=lambda ranges, attrs: plus(ranges[0], minus(ranges[0])),
-        props=frozenset({"odd", "shift_invariant"}),
+        flops=lambda ins, attrs, out: 2 * prod(out),
+        domain=NONPOSITIVE,
+        range=NONNEGATIVE,
+        props=frozenset({"shift_invariant"}),
         folds=lambda ins, attrs: (len(ins[0]) - 1,),
     ),
 )

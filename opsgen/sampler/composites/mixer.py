@@ -85,9 +85,7 @@ def _state_space(b: Builder) -> object:
     x = b.input("x", batch, num_heads, length, b.size("state_dim", 32, 64))
     dt = b.input("dt", batch, num_heads, length)
     sums = b.apply("cumsum", b.apply("logsigmoid", dt), dim=-1)
-    # Later minus earlier is at most 0; the other half is hidden before it could overflow.
-    gaps = b.apply("relu", b.apply("neg", b.apply("outer_difference", sums)))
-    decay = b.apply("tril", b.apply("exp", b.apply("neg", gaps)), diagonal=0)
+    decay = b.apply("segment_decay", sums)
     scores = b.apply("head_scores", c, other, out_features=length)
     weights = b.apply("mul", scores, decay, meets="same")
     return b.apply("head_values", weights, x, head_dim=b.shape(x)[-1])
