@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from opsgen.admit import Case, Change, Funnel
-from opsgen.ops import CATALOGUE, Op
-from opsgen.records import Environment, MeasureEvidence, PlanLine, Status, Verdict
+from opsgen.ops import Op
+from opsgen.records import Environment, MeasureEvidence, PlanLine, Record, Status, Verdict
 from opsgen.sampler import draw_text
 
 _STYLES = {Status.ADMITTED: "green", Status.REJECTED: "red", Status.DEFERRED: "yellow"}
@@ -119,7 +119,51 @@ def ops_table(ops: Iterable[Op]) -> Table:
         ranks = " ".join(str(rank) for rank in op.ranks)
         names = ", ".join(dict.fromkeys(spelling.name for spelling in op.spellings))
         table.add_row(op.name, op.kind.value, ranks, names)
-    table.caption = f"{len(CATALOGUE)} ops"
+    return table
+
+
+class CatalogueCounts(Record, frozen=True, kw_only=True):
+    """How many ops there are, by what they are."""
+
+    entries: int
+    """All entries."""
+    ops: int
+    """Entries that count as ops of their own."""
+    names: int
+    """Qualified torch names under which tasks can write ops."""
+    variants: int
+    """Entries that compute what another one does."""
+    blocks: int
+    """Entries that serve composites only."""
+    views: int
+    """Entries that move and compute nothing."""
+    nondeterministic: int
+    """Entries that do not repeat bitwise on a GPU; no task holds them."""
+    nondeterministic_backward: int
+    """Entries that tasks hold and whose gradients do not repeat bitwise on a GPU."""
+    by_kind: dict[str, int]
+    """Ops of each kind."""
+    by_role: dict[str, int]
+    """Ops of each role in a fused kernel."""
+
+
+def counts_table(counts: CatalogueCounts) -> Table:
+    """Return the catalogue's counts, a line each."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.by_kind.items())
+    by_role = ", ".join(f"{role} {count}" for role, count in counts.by_role.items())
+    table.add_row("ops", f"{counts.ops} under {counts.names} qualified names")
+    table.add_row("by kind", by_kind)
+    table.add_row("by role", by_role)
+    table.add_row(
+        "beside them",
+        f"{counts.variants} variants, {counts.blocks} blocks of composites, {counts.views} views",
+    )
+    table.add_row(
+        "determinism",
+        f"{counts.nondeterministic} entries do not repeat on a GPU and are not sampled, "
+        f"{counts.nondeterministic_backward} more not in their gradients",
+    )
     return table
 
 

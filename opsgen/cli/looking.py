@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from opsgen.admit import admit_all
-from opsgen.cli.display import certificate, console, environment_table, ops_table
-from opsgen.cli.options import DEFAULT_RUNS, AsJson, Runs
+from opsgen.cli.display import (
+    CatalogueCounts,
+    certificate,
+    console,
+    counts_table,
+    environment_table,
+    ops_table,
+)
+from opsgen.cli.options import DEFAULT_RUNS, AsJson, OpsFile, Runs
 from opsgen.errors import UsageError
 from opsgen.fleet import Fleet
-from opsgen.ops import CATALOGUE
+from opsgen.ops import BLOCK_OPS, CATALOGUE, Op
+from opsgen.ops.counting import (
+    VARIANTS,
+    computing_ops,
+    is_view,
+    qualified_names,
+    reachable_ops,
+)
+from opsgen.ops.user import load_ops, require_ops
 from opsgen.recipe import FleetConfig
 from opsgen.records import Environment, EnvironmentRequest, Task, encode_line
 from opsgen.run import RunFolder, join_cases
+from opsgen.sampler.strata import role_of
 
 
 def show(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task_id or the start of one.")],
     runs: Runs = DEFAULT_RUNS,
+    ops: OpsFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a task's certificate: verdict, graph, baselines, margins and source."""
+    if ops is not None:
+        load_ops(ops)
     folder, found = _find(task, runs)
+    require_ops(folder.recipe.sample.user_ops)
     cases = join_cases(
         [line.task for line in folder.lines() if line.task], folder.attempts(), folder.environment()
     )
@@ -64,26 +85,55 @@ def ops(
     kind: Annotated[
         str | None, typer.Option("--kind", help="Only this kind, such as pooling.")
     ] = None,
+    ops_file: OpsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the catalogue."""
+    """List the catalogue, and count it by kind, role, name and determinism."""
+    if ops_file is not None:
+        load_ops(ops_file)
     kinds = sorted({op.kind.value for op in CATALOGUE.values()})
     if kind is not None and kind not in kinds:
         raise UsageError(f"--kind {kind}: is none of {', '.join(kinds)}")
-    chosen = [op for op in CATALOGUE.values() if kind in (None, op.kind.value)]
+    chosen = {name: op for name, op in CATALOGUE.items() if kind in (None, op.kind.value)}
+    counts = catalogue_counts(chosen)
     if as_json:
-        rows = [
-            {
-                "op": op.name,
-                "kind": op.kind.value,
-                "ranks": op.ranks,
-                "names": list(dict.fromkeys(spelling.name for spelling in op.spellings)),
-            }
-            for op in chosen
-        ]
-        print(encode_line(rows).decode())
+        rows = [_op_row(op) for op in chosen.values()]
+        print(encode_line({"ops": rows, "counts": counts}).decode())
         return
-    console().print(ops_table(chosen))
+    out = console()
+    out.print(ops_table(chosen.values()))
+    out.print()
+    out.print(counts_table(counts))
+
+
+def _op_row(op: Op) -> dict[str, object]:
+    return {
+        "op": op.name,
+        "kind": op.kind.value,
+        "role": role_of(op),
+        "ranks": op.ranks,
+        "names": list(dict.fromkeys(spelling.name for spelling in op.spellings)),
+        "variant_of": VARIANTS.get(op.name),
+        "is_deterministic": op.is_deterministic,
+        "is_backward_deterministic": op.is_backward_deterministic,
+    }
+
+
+def catalogue_counts(ops: dict[str, Op]) -> CatalogueCounts:
+    """Count entries as `opsgen.ops.counting` says."""
+    reachable, computing = reachable_ops(ops), computing_ops(ops)
+    return CatalogueCounts(
+        entries=len(ops),
+        ops=len(computing),
+        names=len(qualified_names(reachable)),
+        variants=len(reachable) - len(computing),
+        blocks=len(ops.keys() & BLOCK_OPS),
+        views=sum(is_view(op) for op in ops.values() if op.name not in BLOCK_OPS),
+        nondeterministic=sum(not op.is_deterministic for op in ops.values()),
+        nondeterministic_backward=sum(not op.is_backward_deterministic for op in reachable),
+        by_kind=dict(sorted(Counter(op.kind.value for op in computing).items())),
+        by_role=dict(sorted(Counter(map(role_of, computing)).items())),
+    )
 
 
 def doctor(as_json: AsJson = False) -> None:

@@ -20,6 +20,10 @@ Scheduler = Annotated[
     str | None,
     typer.Option("--scheduler", metavar="ADDRESS", help="A running Dask scheduler, tcp://..."),
 ]
+OpsFile = Annotated[
+    Path | None,
+    typer.Option("--ops", metavar="FILE.py", help="Own ops: see opsgen/ops/user.py."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done and what it takes, and stop.")
 ]

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import typer
 
 from opsgen.admit import compare, funnel, select
@@ -21,11 +22,14 @@ from opsgen.cli.options import (
     DEFAULT_RUNS,
     AsJson,
     DryRun,
+    OpsFile,
     Overrides,
     RecipePath,
     Runs,
     Scheduler,
 )
+from opsgen.errors import UsageError
+from opsgen.ops.user import load_ops
 from opsgen.recipe import Recipe, read_recipe
 from opsgen.records import Status, encode_line
 from opsgen.run import (
@@ -38,16 +42,17 @@ from opsgen.run import (
 )
 
 
-def run(
+def run(  # noqa: PLR0913 - the options of a command are its parameters
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     scheduler: Scheduler = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Do everything from sampling to the release folder, resuming what is there."""
-    read = _read(recipe, overrides)
+    read = _read(recipe, overrides, ops)
     if dry_run:
         _print_estimate(read, runs, as_json=as_json)
         return
@@ -63,11 +68,12 @@ def run(
 def sample(
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Sample the first round of tasks; needs no torch."""
-    with open_stages(_read(recipe, overrides), runs, is_new=True) as stages:
+    with open_stages(_read(recipe, overrides, ops), runs, is_new=True) as stages:
         added = stages.sample()
         _say(as_json, stages, f"{added} lines sampled, {len(stages.tasks())} tasks in all")
 
@@ -75,12 +81,13 @@ def sample(
 def probe(
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Probe the sampled tasks on this machine's processor."""
-    with open_fleet_stages(_read(recipe, overrides), runs, scheduler) as stages:
+    with open_fleet_stages(_read(recipe, overrides, ops), runs, scheduler) as stages:
         stages.probe()
         _say(as_json, stages, "probed")
 
@@ -88,12 +95,13 @@ def probe(
 def measure(
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure the probed tasks on the recipe's device."""
-    with open_fleet_stages(_read(recipe, overrides), runs, scheduler) as stages:
+    with open_fleet_stages(_read(recipe, overrides, ops), runs, scheduler) as stages:
         stages.measure()
         _say(as_json, stages, "measured")
 
@@ -101,11 +109,12 @@ def measure(
 def admit(
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Judge the recorded evidence under the recipe's thresholds; measures nothing."""
-    with open_stages(_read(recipe, overrides), runs) as stages:
+    with open_stages(_read(recipe, overrides, ops), runs) as stages:
         after = stages.admit()
         changes = compare(stages.first_verdicts(), after)
         if as_json:
@@ -127,17 +136,26 @@ def admit(
 def release(
     recipe: RecipePath,
     overrides: Overrides = None,
+    ops: OpsFile = None,
     runs: Runs = DEFAULT_RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Write the release folder from the recorded evidence."""
-    with open_stages(_read(recipe, overrides), runs) as stages:
+    with open_stages(_read(recipe, overrides, ops), runs) as stages:
         path = stages.release(stages.admit())
         print(json.dumps({"release": str(path)}) if as_json else f"release: {path}")
 
 
-def _read(path: Path, overrides: list[str] | None) -> Recipe:
-    return read_recipe(path, tuple(overrides or ()))
+def _read(path: Path, overrides: list[str] | None, ops: Path | None) -> Recipe:
+    """Read a recipe and load the user's own ops, whose digest becomes a key of it."""
+    recipe = read_recipe(path, tuple(overrides or ()))
+    if ops is None:
+        return recipe
+    digest = load_ops(ops)
+    if recipe.sample.user_ops not in (None, digest):
+        raise UsageError(f"{ops}: is {digest}; {path} was made with {recipe.sample.user_ops}")
+    section = msgspec.structs.replace(recipe.sample, user_ops=digest)
+    return msgspec.structs.replace(recipe, sample=section)
 
 
 def _announce(line: str) -> None:

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from opsgen.cli.options import OpsFile
 from opsgen.errors import UsageError
 from opsgen.fleet.hosting import HostConfig, serve_fleet
+from opsgen.ops.user import load_ops
 
 
 def worker(
@@ -28,12 +30,15 @@ def worker(
         float,
         typer.Option("--death-timeout", min=0.1, help="Seconds to look for a lost scheduler."),
     ] = 60.0,
+    ops: OpsFile = None,
 ) -> None:
     """Join this host's devices to the fleet of a Dask scheduler, until Ctrl-C."""
     if (address is None) == (scheduler is None):
         raise UsageError("worker: give the scheduler's address once, as ADDRESS or --scheduler")
     if device not in ("cpu", "cuda"):
         raise UsageError(f"--device {device}: is neither cpu nor cuda")
+    if ops is not None:
+        load_ops(ops)
     config = HostConfig(
         scheduler=address or scheduler or "",
         device=device,

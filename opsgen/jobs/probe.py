@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opsgen.child.context import JobContext
+from opsgen.ops.user import load_inherited_ops
 from opsgen.records import Effect, ProbeEvidence, ProbeRequest, Tolerance
 from opsgen.render import render_tapped
 from opsgen.source import assign_sizes, check_source
@@ -221,6 +222,7 @@ class _Look:
         effects += state_effects(reference, draws[0], tolerances, seeds)
         if graph is None:
             return effects
+        load_inherited_ops()
         code = render_tapped(graph, self._request.task.workloads[-1].sizes)
         with task_module(code) as module:
             tapped = Reference.build(module, _CPU, self._weight_seeds[0])

@@ -70,7 +70,9 @@ def write_recipe(recipe: Recipe) -> str:
     for section, values in tree.items():
         if isinstance(values, dict):
             lines += ["", f"[{section}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
+            lines += [
+                f"{key} = {_toml(value)}" for key, value in values.items() if value is not None
+            ]
     return "\n".join(lines) + "\n"
 
 

@@ -48,6 +48,8 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     """Table of device speeds that the cost model uses, by name."""
     memory_gib: Positive = 16.0
     """Largest predicted peak memory of a task, GiB."""
+    user_ops: str | None = None
+    """Digest of the file of own ops that `--ops` loads; set by it, absent without own ops."""
 
 
 class ProbeConfig(Record, frozen=True, kw_only=True):

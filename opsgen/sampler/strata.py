@@ -27,19 +27,27 @@ STRATA: dict[str, str] = {
     "pointwise": "pointwise on pointwise: compilers do it unasked",
 }
 
-_CONTRACTIONS = (Kind.CONVOLUTION, Kind.MATMUL, Kind.ATTENTION)
-_ROWS = (Kind.REDUCTION, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS)
-_POINTWISE = (Kind.POINTWISE, Kind.BINARY)
+ROLES: dict[str, tuple[Kind, ...]] = {
+    "contraction": (Kind.CONVOLUTION, Kind.MATMUL, Kind.ATTENTION),
+    "row": (Kind.REDUCTION, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS),
+    "pointwise": (Kind.POINTWISE, Kind.BINARY),
+    "window": (Kind.POOLING, Kind.RESAMPLE),
+    "layout": (Kind.LAYOUT, Kind.INDEX),
+    "scan": (Kind.SCAN, Kind.SORT),
+    "other": (Kind.DISTANCE, Kind.TRANSFORM),
+}
+"""What a kind is to a fused kernel: strata are pairs of roles."""
+
+_CONTRACTIONS, _ROWS, _POINTWISE = ROLES["contraction"], ROLES["row"], ROLES["pointwise"]
 # For pairs with no contraction behind a contraction: the rarer side names the stratum.
-_BY_EITHER = (
-    ("other", (Kind.DISTANCE, Kind.TRANSFORM)),
-    ("scan", (Kind.SCAN, Kind.SORT)),
-    ("window", (Kind.POOLING, Kind.RESAMPLE)),
-    ("layout", (Kind.LAYOUT, Kind.INDEX)),
-    ("row", _ROWS),
-)
+_BY_EITHER = tuple((role, ROLES[role]) for role in ("other", "scan", "window", "layout", "row"))
 
 CYCLE = 1000  # lines after which a schedule repeats; quotas are exact over it
+
+
+def role_of(op: Op) -> str:
+    """Return what an op is to a fused kernel: one of `ROLES`."""
+    return next(role for role, kinds in ROLES.items() if op.kind in kinds)
 
 
 def stratum_of(first: Op, second: Op) -> str:

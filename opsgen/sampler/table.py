@@ -19,6 +19,7 @@ from math import prod
 
 from opsgen.ops import BLOCK_OPS, CATALOGUE, Attrs, Dim, Interval, Op, Operand
 from opsgen.ops.intervals import REAL
+from opsgen.ops.user import seal_catalogue
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
 from opsgen.sampler.strata import stratum_of_sequence
@@ -115,6 +116,7 @@ _State = tuple[str, frozenset[int]]
 
 @cache
 def _starts(with_operands: bool) -> tuple[_State, ...]:
+    seal_catalogue()
     return tuple(
         (name, _ranks_in(name))
         for name, op in CATALOGUE.items()
