@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import black
@@ -15,10 +16,12 @@ from composite_classes import CLASSES
 from composite_formulas import FORMULAS
 from msgspec.structs import replace
 
+from opsgen.child.context import LocalContext
 from opsgen.errors import SampleError
+from opsgen.jobs import probe
 from opsgen.ops import CATALOGUE
 from opsgen.recipe import SampleConfig
-from opsgen.records import Task, digest
+from opsgen.records import ProbeRequest, Task, digest
 from opsgen.render import render_task
 from opsgen.sampler import (
     COMPOSITES,
@@ -160,6 +163,29 @@ def test_half_precision_twins_run() -> None:
     for task in found:
         model, inputs = run_source(task, "meta")
         assert model(*inputs).dtype == torch.bfloat16
+
+
+@pytest.fixture
+def _one_thread() -> Iterator[None]:
+    """Twins are too small to share out: waiting threads cost more than they bring."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.check
+@pytest.mark.usefixtures("_one_thread")
+def test_no_part_of_a_composite_is_dead_and_no_lazy_answer_passes(tmp_path: Path) -> None:
+    context = LocalContext("cpu", "cpu", tmp_path)
+    for task in tasks(1, seed=7):
+        seen = probe.run(ProbeRequest(task=task, seed=3), context)
+        assert seen.failure is None, task.code
+        assert seen.num_nonfinite == 0
+        assert seen.observed == seen.predicted
+        assert seen.effects
+        assert [effect for effect in seen.effects if effect.margin <= 1] == [], task.code
+        assert min(answer.margin for answer in seen.answers) > 10, task.code
 
 
 def test_modules_keep_the_names_that_readers_know() -> None:
