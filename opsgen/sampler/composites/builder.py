@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opsgen.errors import SampleError
@@ -168,6 +168,4 @@ class Builder:
 
 
 def _named(operand: Operand, name: str) -> Operand:
-    if not name:
-        return operand
-    return Operand(operand.shape, operand.domain, operand.dtype, operand.high, name)
+    return replace(operand, name=name) if name else operand
