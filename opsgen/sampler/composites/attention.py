@@ -205,7 +205,9 @@ ATTENTION = (
     _attention("fused_qkv_attention", "arXiv 2010.11929, attention of ViT", _fused_qkv),
     _attention("latent_attention", "arXiv 2405.04434, MLA without rotation", _latent),
     _attention("gated_attention", "arXiv 2505.06708, Gated Attention", _gated),
-    _attention("pre_norm_attention", "arXiv 2002.04745, Pre-LN attention half", _pre_norm),
+    _attention(
+        "pre_norm_attention", "arXiv 2002.04745, Pre-LN attention half, with an RMS norm", _pre_norm
+    ),
     _attention("parallel_block", "arXiv 2204.02311, parallel layers of PaLM", _parallel),
     _attention("attention_pooling", "arXiv 1703.03130, self-attentive pooling", _pooling),
 )
