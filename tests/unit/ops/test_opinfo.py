@@ -18,7 +18,8 @@ from itertools import islice
 
 import pytest
 import torch
-from op_cases import Case, Runner, SmallDraw
+from op_cases import Case, Runner, SmallDraw, Spec, inputs, make_case
+from torch.overrides import TorchFunctionMode
 
 from opsgen.ops import CATALOGUE, Dim, Kind, Op, Spelling
 from opsgen.ops.counting import reachable_ops
@@ -29,6 +30,7 @@ _NUM_DRAWS = 24
 _NUM_AGREEING = 6  # samples, which is enough
 _NUM_NAMED = 311  # entries that OpInfo has, by one of their names
 _NUM_COVERED = 221  # of these, by samples that can be written with them
+_NUM_REACHING = 290  # entries whose call is the function object that OpInfo tests
 _SLOTS = re.compile(r"\{([xyzw])\}")
 _DTYPES = {"float": torch.float32, "int64": torch.int64, "bool": torch.bool}
 
@@ -173,3 +175,50 @@ def test_entries_agree_with_opinfo_on_its_own_samples() -> None:
     covered = {name for name, (num_agreeing, _) in results.items() if num_agreeing}
     assert len(named) >= _NUM_NAMED
     assert len(covered) >= _NUM_COVERED
+
+
+class _Calls(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: set[object] = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.functions.add(func)
+        return func(*args, **(kwargs or {}))
+
+
+# OpInfo calls these through a lambda of its own, which reorders their arguments.
+_WRAPPED = {
+    "torch.einsum",
+    "torch.nn.functional.embedding",
+    "torch.nn.functional.embedding_bag",
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.polygamma",
+    "torch.special.polygamma",
+    "torch.where",
+}
+
+
+@pytest.mark.check
+def test_names_reach_the_very_function_that_opinfo_tests() -> None:
+    reached = missed = 0
+    for op in reachable_ops():
+        pairs = [
+            (spelling, info)
+            for spelling, info in infos_of(op)
+            if spelling.init is None and "Tensor" not in spelling.name
+            # Operators: `x @ y` calls the method of the tensor.
+            if spelling.call.startswith(("torch.", "F.")) and spelling.name not in _WRAPPED
+        ]
+        if not pairs:
+            continue
+        case = next(filter(None, (make_case(Spec(op.name, seed)) for seed in range(100))))
+        tensors = inputs(case, torch.Generator().manual_seed(0))
+        found = False
+        for spelling, info in pairs:
+            with _Calls() as calls:
+                Runner(case, spelling)(*tensors)
+            found |= not calls.functions.isdisjoint({info.op, *[a.op for a in info.aliases]})
+        reached, missed = reached + found, missed + (not found)
+    assert missed == 0
+    assert reached >= _NUM_REACHING
