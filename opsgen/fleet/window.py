@@ -16,7 +16,7 @@ from opsgen.fleet.orders import Order, Settings, decode_reply, encode
 from opsgen.fleet.roster import Roster
 from opsgen.fleet.settling import Ledger
 from opsgen.fleet.starts import NUM_STARTS_OF_CRASH_LOOP, NUM_STARTS_OF_SUSPECT, Starts
-from opsgen.fleet.worker import FORGET_EVERY, attempt_of, forget_keys, perform, stop_run
+from opsgen.fleet.worker import FORGET_EVERY, attempt_of, forget_history, perform, stop_run
 from opsgen.records import Attempt, Fault, Request
 
 _NUM_LOG_LINES = 20
@@ -140,7 +140,7 @@ class Window:
         self._in_flight[future] = (order, time.time())
         self._completed.add(future)
         if number % FORGET_EVERY == FORGET_EVERY - 1:
-            self._client.run_on_scheduler(forget_keys)
+            self._client.run_on_scheduler(forget_history)
 
     def _next(self) -> tuple[Order, Attempt | None]:
         """Wait for an order to end; the attempt is None when a worker was too sick to make one.

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 
 from dask.utils import key_split
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Scheduler, Worker, WorkerPlugin, get_worker
 
 from opsgen.child import Child, ChildConfig, list_gpus
 from opsgen.errors import MeasureError
@@ -117,9 +117,17 @@ async def stop_run(run_id: str) -> None:
     _STOPPED.add(run_id)
 
 
-async def forget_keys() -> None:
-    """Empty the cache of key prefixes on the scheduler; see `FORGET_EVERY`."""
+async def forget_history(dask_scheduler: Scheduler) -> None:
+    """Empty what the scheduler keeps of every order ever made; see `FORGET_EVERY`.
+
+    That is the cache of key prefixes, and the note of what kind of thing was computed
+    that each order leaves in its span: about 300 bytes an order, for ever.
+    """
     key_split.cache_clear()
+    spans = dask_scheduler.extensions.get("spans")
+    for span in spans.spans.values() if spans else ():
+        # Dask has no public way to drop them, and nothing of ours reads them.
+        span._metadata = None
 
 
 class ChildrenPlugin(WorkerPlugin):
