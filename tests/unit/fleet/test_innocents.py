@@ -69,4 +69,4 @@ def test_resources_would_lose_innocents(
     innocents = lost - KILLERS.keys()
     record_property("innocents lost", f"{len(innocents)} of {NUM_JOBS - len(KILLERS)}")
     # How many depends on what was assigned when the killers struck; ours lose none at all.
-        assert len(innocents) > NUM_JOBS // 10
+    assert len(innocents) > NUM_JOBS // 10
