@@ -14,7 +14,11 @@ from pathlib import Path
 from opsgen.child.guard import Check, Keeper
 
 GRACE_S = 0.1
-"""What is about to end may do so."""
+"""A thread that is about to end may do so."""
+
+HELPER_GRACE_S = 0.5
+"""A compiler's helpers may still be ending; on a busy machine that takes a while, and no task
+is to blame for it."""
 
 MAX_LEFT_OPEN = 32
 """Descriptors beyond those of the first job. Fewer do no harm, and may be a library's."""
@@ -44,7 +48,7 @@ def keep_helpers() -> Check:
     """Let no process outlive the job; orphans of its helpers have become our children."""
 
     def check() -> Iterable[str]:
-        give_up_s = time.monotonic() + GRACE_S
+        give_up_s = time.monotonic() + HELPER_GRACE_S
         while _has_children():
             if time.monotonic() > give_up_s:
                 yield "left processes running"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
 import selectors
 import socket
 import subprocess
@@ -86,6 +87,7 @@ class Process:
         self.peak_rss_bytes = 0
         self._seen: dict[int, float] = {}
         self.started_s = time.monotonic()
+        self._inherited_maxrss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._reader = FrameReader()
         self._outgoing = bytearray()
         self._log = bytearray()
@@ -207,10 +209,12 @@ class Process:
             if time.monotonic() > give_up_s:
                 raise Unkillable(f"process {self.pid} outlived SIGKILL")
             time.sleep(0.001)
-        # Not by Popen, which would not tell the peak. It starts at the supervisor's own
-        # size, which Linux lets a new process inherit.
+        # Not by Popen, which would not tell the peak.
         _, status, usage = os.wait4(self.pid, 0)
-        self.peak_rss_bytes = max(self.peak_rss_bytes, usage.ru_maxrss * _MAXRSS_BYTES)
+        # Linux lets a process begin with the peak of whoever forked it: up to there the
+        # figure says nothing of the child.
+        if usage.ru_maxrss > self._inherited_maxrss:
+            self.peak_rss_bytes = max(self.peak_rss_bytes, usage.ru_maxrss * _MAXRSS_BYTES)
         self._popen.returncode = os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ def test_a_thousand_tasks_run_on_meta() -> None:
             output = model(*namespace["get_inputs"]())
         assert tuple(output.shape) == task.workloads[0].outputs[0].shape, task.code
         num_tasks += 1
-    assert num_tasks >= 980
+    assert num_tasks >= 900
 
 
 names = st.sampled_from(
