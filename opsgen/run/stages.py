@@ -177,7 +177,7 @@ class Stages:
         return join_cases(self.tasks(), self._attempts, self.folder.environment())
 
     def _open_cases(self) -> list[Case]:
-        """Return the cases with the faults of earlier sessions forgiven where they only deferred."""
+        """Return the cases with faults of earlier runs forgiven where they only deferred."""
         attempts = forgive(self._attempts[: self._num_known]) + self._attempts[self._num_known :]
         return join_cases(self.tasks(), attempts, self.folder.environment())
 
