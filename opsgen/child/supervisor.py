@@ -64,6 +64,7 @@ class Child:
         self._spare: Spare | None = SPARES.borrow(config) if config.has_spare else None
         self._num_oom_kills = 0
         self.pid = 0
+        self.spoiled = ""
         self.num_starts = 0
         self._process: Process | None = None
         self._num_jobs = 0
@@ -90,7 +91,8 @@ class Child:
     ) -> Evidence | Fault:
         """Run one job and return what came of it.
 
-        Afterwards `pid` names the process that ran it, 0 if none could be started.
+        Afterwards `pid` names the process that ran it, 0 if none could be started, and
+        `spoiled` what an answered job left behind in it, empty if nothing.
 
         Args:
             request: What to do; its tag names the job.
@@ -100,6 +102,7 @@ class Child:
         """
         with self._busy:
             self.pid = 0
+            self.spoiled = ""
             clock = StageClock(self.config.fleet.deadlines_s, START_STAGE, time.monotonic())
             try:
                 return self._attempt(request, clock, is_fresh, is_cancelled)
@@ -141,6 +144,7 @@ class Child:
         process.send(Job(request=request))
         answer = self._watch(process, clock, lambda: self._is_closing or is_cancelled())
         if answer.spoiled is not None:
+            self.spoiled = answer.spoiled
             self._drop()
         if self._spare is not None:
             self._spare.prepare(str(request.__struct_config__.tag))

@@ -15,6 +15,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import msgspec
 from dask.utils import key_split
 from distributed import Scheduler, Worker, WorkerPlugin, get_worker
 
@@ -81,7 +82,9 @@ def _reply(order: Order) -> Reply:
     )
     _BREAKER.note(order.place, outcome)
     times = (started_s, time.monotonic() - begin_s)
-    return Reply(worker=worker, attempt=attempt_of(order, outcome, slot.child.pid, times))
+    attempt = attempt_of(order, outcome, slot.child.pid, times)
+    attempt = msgspec.structs.replace(attempt, spoiled=slot.child.spoiled)
+    return Reply(worker=worker, attempt=attempt)
 
 
 def attempt_of(

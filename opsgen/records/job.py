@@ -101,6 +101,8 @@ class Attempt(Record, frozen=True, kw_only=True):
     """Machine that ran it."""
     pid: int
     """Child process that ran it; 0 if none was started."""
+    spoiled: str = ""
+    """What the job left behind in that process, which was replaced for it; empty if nothing."""
     started_s: float
     """Start, seconds since the epoch."""
     wall_s: float

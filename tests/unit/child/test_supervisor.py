@@ -150,7 +150,10 @@ def test_children_are_recycled_when_old(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behaviour", ["spoil", "change:folder"])
 def test_a_spoiled_child_answers_but_serves_nobody_else(child: Child, behaviour: str) -> None:
-    assert answer(child, behaviour).pid != answer(child).pid
+    spoiled_pid = answer(child, behaviour).pid
+    assert child.spoiled
+    assert answer(child).pid != spoiled_pid
+    assert not child.spoiled
 
 
 def test_a_cancelled_job_ends_at_once_and_is_not_charged(child: Child) -> None:
