@@ -21,6 +21,9 @@ class Input(Record, frozen=True, kw_only=True):
     """Distribution: a name of `opsgen.ops.DRAWS`."""
     high: int | str | None = None
     """Exclusive upper bound of an index draw; absent for other draws."""
+    layout: str = "contiguous"
+    """Order in memory: `contiguous`, `channels_last` (rank 4 and 5), or `transposed` (the last
+    two dims swapped)."""
 
 
 class Node(Record, frozen=True, kw_only=True):
@@ -52,6 +55,10 @@ class Graph(Record, frozen=True, kw_only=True):
     """Ops in topological order, the order in which the source calls them."""
     outputs: tuple[int, ...]
     """Values the graph returns, numbered as in `Node.args`."""
+    grad_output: int | None = None
+    """Of a gradient task: the input, the last one, that holds the gradient of the only output.
+    The task then returns the gradients of its other floating inputs, in their order. Absent for
+    a task that returns its outputs."""
 
 
 class TensorSpec(Record, frozen=True, kw_only=True):
@@ -61,6 +68,8 @@ class TensorSpec(Record, frozen=True, kw_only=True):
     """Sizes of the dims."""
     dtype: str
     """torch dtype without the prefix."""
+    layout: str = "contiguous"
+    """Order in memory of an input, as in `Input.layout`; what a task returns is free in it."""
 
 
 class Workload(Record, frozen=True, kw_only=True):
@@ -72,3 +81,6 @@ class Workload(Record, frozen=True, kw_only=True):
     """What `get_inputs` returns under these sizes."""
     outputs: tuple[TensorSpec, ...]
     """Predicted (sampled tasks) leaves that `forward` returns; empty when unknown."""
+    role: str = "default"
+    """`default`, `smaller` (about an eighth of the work), `held_out` (for judging only) or
+    `twin` (tiny, for the probe)."""

@@ -38,13 +38,17 @@ class Task(Record, frozen=True, kw_only=True):
     code: str
     """Self-contained source: `Model`, `get_inputs`, `get_init_inputs`."""
     workloads: tuple[Workload, ...]
-    """Assignments of the module-level sizes: the default first, then smaller ones."""
+    """Assignments of the module-level sizes: the default, a smaller one, one held out for
+    judging if the recipe asks for it, and last the tiny twin."""
     graph: Graph | None = None
     """The sampled graph; absent for foreign code."""
     graph_hash: str | None = None
     """Identity of the graph without sizes; absent for foreign code."""
     family: str
     """Group of near-duplicates: the graph with its attributes abstracted."""
+    stratum: str | None = None
+    """Fusion stratum, a name of `opsgen.sampler.STRATA`; absent for tasks of one op and
+    foreign code."""
     estimate: Estimate | None = None
     """Cost model's view of the default workload; absent for foreign code."""
     origin: str | None = None
