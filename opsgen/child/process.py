@@ -38,6 +38,7 @@ _TABLE = ProcessTable(_TABLE_AGE_S)
 _CHUNK_BYTES = 1 << 20
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 _ALLOCATOR_KEYS = ("MALLOC_TRIM_THRESHOLD_",)
+_ADDRESSES = "_TORCHINDUCTOR_"  # A compiler's notes to itself, addresses of its process among them.
 _THREAD_KEYS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -284,7 +285,11 @@ def _spawn(
 
 def child_environment(config: ChildConfig, folder: Path) -> dict[str, str]:
     """Return the environment of a child: one device, own caches, threads made explicit."""
-    environment = {key: value for key, value in os.environ.items() if key not in _ALLOCATOR_KEYS}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in _ALLOCATOR_KEYS and not key.startswith(_ADDRESSES)
+    }
     for name in ("inductor", "triton", "tmp"):
         (folder / name).mkdir(exist_ok=True)
     package_root = str(Path(opsgen.__file__).parents[1])

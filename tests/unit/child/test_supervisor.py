@@ -208,7 +208,10 @@ def test_an_idle_child_leaves_when_its_supervisor_hangs_up(tmp_path: Path) -> No
     process.close()
 
 
-def test_the_environment_is_explicit(child: Child, tmp_path: Path) -> None:
+def test_the_environment_is_explicit(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "1")
     metrics = answer(child, "threads").metrics
     assert metrics["OMP_NUM_THREADS"] == metrics["MKL_NUM_THREADS"] == 3.0
     assert metrics["TORCHINDUCTOR_COMPILE_THREADS"] == 1.0
@@ -216,7 +219,10 @@ def test_the_environment_is_explicit(child: Child, tmp_path: Path) -> None:
     environment = child_environment(config, tmp_path)
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
     assert environment["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path))
-    assert "MALLOC_TRIM_THRESHOLD_" not in environment
+    assert (
+        not {"MALLOC_TRIM_THRESHOLD_", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"}
+        & environment.keys()
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="oom_score_adj is Linux's")
