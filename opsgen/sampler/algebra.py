@@ -36,12 +36,12 @@ class Applied:
 def find_triviality(applied: Applied) -> str | None:
     """Return what makes `applied` or its producer pointless, or None."""
     op, interval = applied.op, applied.interval
-    if any(interval.within(flat) for flat in op.flattens):
+    if op.flattens and any(interval.within(flat) for flat in op.flattens):
         return f"{op.name} maps all it would see to one value"
     fixes = op.fixes(applied.attrs) if callable(op.fixes) else op.fixes
     if fixes is not None and interval.within(fixes):
         return f"{op.name} would leave all it sees as it is"
-    if applied.producer is None:
+    if applied.producer is None or not _may_be_pointless(op):
         return None
     for rule in _RULES:
         found = rule(applied.producer, applied)
@@ -112,7 +112,12 @@ _CONSTANTS = {
 }
 
 
+_FOLDS = frozenset(name for folds in _CONSTANTS.values() for name in folds)
+
+
 def _constant(first: Applied, second: Applied) -> str | None:
+    if second.op.name not in _FOLDS:  # nearly all pairs end here
+        return None
     is_affine = first.attrs.get("affine") or first.attrs.get("elementwise_affine")
     if is_affine or _dims(first) != _dims(second):
         return None
@@ -140,6 +145,26 @@ _ROUNDING = (
     Kind.DISTANCE,
     Kind.LOSS,
     Kind.TRANSFORM,
+)
+
+
+def _may_be_pointless(op: Op) -> bool:
+    """Whether some rule looks for anything that this op, as the one that reads, has at all."""
+    return bool(op.undoes) or op.name in _SECONDS or not _NOTICED.isdisjoint(op.props)
+
+
+_SECONDS = _FOLDS | {second for _, second in _RENAMES}
+_NOTICED = frozenset(
+    {
+        "even",
+        "idempotent",
+        "involution",
+        "jumps",
+        "order_only",
+        "scale_invariant",
+        "shift_invariant",
+        "symmetric",
+    }
 )
 
 

@@ -7,7 +7,10 @@ import random
 import pytest
 
 from opsgen.errors import SampleError
+from opsgen.ops import CATALOGUE
+from opsgen.ops.intervals import REAL
 from opsgen.sampler import grow
+from opsgen.sampler.algebra import _RULES, Applied, _may_be_pointless
 
 TRIVIAL = [
     ("relu", "relu"),
@@ -57,3 +60,14 @@ def test_domains_hold() -> None:
     reasons = _tries(("linear", "log"))
     assert None not in reasons
     assert all(reason and reason.startswith(("domain", "rank: none")) for reason in reasons)
+
+
+def test_ops_that_no_rule_looks_at_are_never_found_pointless_behind_another() -> None:
+    attrs = {"dim": -1, "bias": True}
+    first = [Applied(op, attrs, (4, 8, 16), REAL) for op in CATALOGUE.values()]
+    exempt = [op for op in CATALOGUE.values() if not _may_be_pointless(op)]
+    assert len(exempt) > 50
+    for op in exempt:
+        for before in first:
+            after = Applied(op, attrs, (4, 8, 16), REAL, before)
+            assert all(rule(before, after) is None for rule in _RULES), (before.op.name, op.name)
