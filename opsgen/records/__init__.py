@@ -22,6 +22,8 @@ from opsgen.records.evidence import (
 from opsgen.records.graph import AttrValue, Graph, Input, Node, Scalar, TensorSpec, Workload
 from opsgen.records.job import (
     Attempt,
+    CalibrateEvidence,
+    CalibrateRequest,
     EnvironmentRequest,
     Evidence,
     Fault,
@@ -38,6 +40,8 @@ from opsgen.records.verdict import Finding, Status, Verdict
 __all__ = [
     "Attempt",
     "AttrValue",
+    "CalibrateEvidence",
+    "CalibrateRequest",
     "Effect",
     "Environment",
     "EnvironmentRequest",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from opsgen.records.base import Record
-from opsgen.records.evidence import Environment, MeasureEvidence, ProbeEvidence
+from opsgen.records.evidence import Environment, Failure, MeasureEvidence, ProbeEvidence
 from opsgen.records.task import Task
 
 
@@ -40,6 +40,34 @@ class MeasureRequest(Record, frozen=True, kw_only=True, tag="measure"):
     """Seed of all draws."""
 
 
+class CalibrateRequest(Record, frozen=True, kw_only=True, tag="calibrate"):
+    """Ask for the eager time of some code, and for nothing else about it."""
+
+    code: str
+    """Source in the KernelBench form."""
+    device: str
+    """`cpu` or `cuda`."""
+    max_s: float
+    """Cap on timing, seconds."""
+    seed: int
+    """Seed of parameters and inputs."""
+
+
+class CalibrateEvidence(Record, frozen=True, kw_only=True, tag="calibrate"):
+    """Answer of the calibration job."""
+
+    eager_ms: float | None = None
+    """Median of eager calls, milliseconds; absent where the code raised."""
+    num_samples: int = 0
+    """Calls timed."""
+    input_bytes: int | None = None
+    """Bytes of all inputs; absent where the code raised."""
+    peak_bytes: int | None = None
+    """Peak device memory of a call; absent on a CPU and where the code raised."""
+    failure: Failure | None = None
+    """What the code raised; absent where it ran."""
+
+
 class EnvironmentRequest(Record, frozen=True, kw_only=True, tag="environment"):
     """Ask what a child is running on."""
 
@@ -67,8 +95,8 @@ class NoopEvidence(Record, frozen=True, kw_only=True, tag="noop"):
     """Whatever the behaviour adds."""
 
 
-Request = ProbeRequest | MeasureRequest | EnvironmentRequest | NoopRequest
-Evidence = ProbeEvidence | MeasureEvidence | Environment | NoopEvidence
+Request = ProbeRequest | MeasureRequest | CalibrateRequest | EnvironmentRequest | NoopRequest
+Evidence = ProbeEvidence | MeasureEvidence | CalibrateEvidence | Environment | NoopEvidence
 
 
 class Fault(Record, frozen=True, kw_only=True):

@@ -1,24 +1,35 @@
 """What an eager call costs: time, traffic, operations and memory, in closed form.
 
 Each op is modelled as one launch plus the slower of its memory passes and its
-arithmetic, `launch + max(bytes / bandwidth, flops / rate)`, with bandwidth
-and rate per kind from a calibration table. It aims sizes at a runtime; what
-counts is measured later.
+arithmetic, `launch + factor * max(bytes / bandwidth, flops / rate)`, with
+bandwidth and rate per kind and a factor per op from a calibration table. A
+gradient task pays for each node's backward too, and keeps what that reads. It
+aims sizes at a runtime; what counts is measured later.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
-from math import prod
+from math import inf, prod
 
-import msgspec
+from opsgen.errors import SampleError
+from opsgen.records import Estimate, Graph
+from opsgen.sampler.backward import backward_work
+from opsgen.sampler.calibration import Calibration, calibration_digest, load_calibration
+from opsgen.sampler.resolution import Resolution, ResolvedNode, resolve
 
-from opsgen.errors import SampleError, UsageError
-from opsgen.records import Estimate, Graph, Record, digest
-from opsgen.sampler.resolution import Resolution, resolve
+__all__ = [
+    "ITEM_BYTES",
+    "Calibration",
+    "calibration_digest",
+    "check_benefit",
+    "estimate",
+    "is_outer",
+    "load_calibration",
+    "node_work",
+    "predict_ms",
+    "predict_peak_bytes",
+]
 
 ITEM_BYTES = {
     "float64": 8,
@@ -34,50 +45,21 @@ _MIN_SPARED = 0.05  # of an eager call's traffic
 _MIN_TIME = 0.03  # of an eager call's time
 
 
-class Calibration(Record, frozen=True, kw_only=True):
-    """Speeds of one device."""
-
-    name: str
-    """Name of the table."""
-    source: str
-    """What the figures were measured on, and when."""
-    launch_ms: float
-    """Fixed cost of one op, milliseconds."""
-    bandwidth_gb_s: dict[str, float]
-    """Achieved bandwidth by kind of op, with `default` for the others."""
-    rate_gflop_s: dict[str, dict[str, float]]
-    """Achieved arithmetic rate by dtype and kind, with `default` for the others."""
-
-    def bandwidth(self, kind: str) -> float:
-        """Return bytes a millisecond."""
-        return self.bandwidth_gb_s.get(kind, self.bandwidth_gb_s["default"]) * 1e6
-
-    def rate(self, kind: str, dtype: str) -> float:
-        """Return operations a millisecond."""
-        rates = self.rate_gflop_s.get(dtype, self.rate_gflop_s["float32"])
-        return rates.get(kind, rates["default"]) * 1e6
+def is_outer(node: ResolvedNode) -> bool:
+    """Tell whether an op works along dims that do not include the last: strided in memory."""
+    dim = node.attrs.get("dim")
+    if dim is None or isinstance(dim, bool):
+        return False
+    last = len(node.ins[0]) - 1
+    return not ((dim in (-1, last)) if isinstance(dim, int) else (-1 in dim or last in dim))
 
 
-@cache
-def load_calibration(name: str) -> Calibration:
-    """Read a table that ships with opsgen.
-
-    Raises:
-        UsageError: There is no such table; the message lists those there are.
-    """
-    folder = files("opsgen") / "tables" / "calibrations"
-    known = sorted(
-        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
-    )
-    if name not in known:
-        raise UsageError(f"sample.calibration: no table {name!r}; there are {', '.join(known)}")
-    table = tomllib.loads((folder / f"{name}.toml").read_text(encoding="utf-8"))
-    return msgspec.convert({"name": name, **table}, Calibration)
-
-
-def calibration_digest(name: str) -> str:
-    """Return a digest of a table's figures."""
-    return digest(load_calibration(name))
+def node_work(node: ResolvedNode, item: int) -> tuple[float, float]:
+    """Return bytes moved and operations of one node's forward, `item` bytes an element."""
+    op = node.op
+    read = op.passes * sum(prod(shape) for shape in node.ins)
+    moved = item * (read + prod(node.out) + op.params(node.ins, node.attrs))
+    return moved, op.flops(node.ins, node.attrs, node.out)
 
 
 def predict_ms(graph: Graph, resolution: Resolution, calibration: Calibration) -> float:
@@ -114,21 +96,50 @@ def check_benefit(graph: Graph, sizes: dict[str, int], calibration: Calibration)
 def _node_costs(
     graph: Graph, resolution: Resolution, calibration: Calibration
 ) -> Iterator[tuple[float, float]]:
-    """Yield the bytes that each node moves and its time, milliseconds."""
-    item = ITEM_BYTES[graph.dtype]
+    """Yield the bytes that each node moves and its time, milliseconds, its backward included."""
+    dtype, item = graph.dtype, ITEM_BYTES[graph.dtype]
+    differentiable = _differentiable(graph) if graph.grad_output is not None else frozenset()
     for node in resolution.nodes:
-        op, kind = node.op, node.op.kind.value
-        read = op.passes * sum(prod(shape) for shape in node.ins)
-        moved = item * (read + prod(node.out) + op.params(node.ins, node.attrs))
-        flops = op.flops(node.ins, node.attrs, node.out)
-        time_ms = calibration.launch_ms + max(
-            moved / calibration.bandwidth(kind), flops / calibration.rate(kind, graph.dtype)
-        )
+        kind = node.op.kind.value
+        factor = calibration.op_factor(node.op.name, is_outer=is_outer(node))
+        moved, flops = node_work(node, item)
+        time_ms = calibration.launch_ms + factor * calibration.work_ms(kind, dtype, moved, flops)
+        num_gradients = sum(arg in differentiable for arg in node.args)
+        if num_gradients:
+            elements, flops = backward_work(node, num_gradients)
+            work_ms = calibration.work_ms(kind, dtype, item * elements, flops)
+            work_ms *= factor * calibration.gradients.get(kind, 1.0)
+            time_ms += num_gradients * calibration.launch_ms + work_ms
+            moved += item * elements
         yield moved, time_ms
 
 
-def predict_peak_bytes(graph: Graph, resolution: Resolution) -> int:
-    """Return the peak memory of an eager call: inputs and parameters stay, values die after use."""
+def _differentiable(graph: Graph) -> frozenset[int]:
+    """Return the values that a gradient task's backward goes through."""
+    through = {
+        number
+        for number, known in enumerate(graph.inputs)
+        if number != graph.grad_output and known.dtype == graph.dtype
+    }
+    for number, node in enumerate(graph.nodes, start=len(graph.inputs)):
+        if any(arg in through for arg in node.args):
+            through.add(number)
+    return frozenset(through)
+
+
+def predict_peak_bytes(
+    graph: Graph, resolution: Resolution, calibration: Calibration | None = None
+) -> int:
+    """Return the peak memory of an eager call.
+
+    Inputs, parameters and outputs stay. Other values die after their last use, but in a
+    gradient task they stay for the backward, whose gradients come on top.
+
+    Args:
+        graph: The graph.
+        resolution: Its shapes.
+        calibration: Knows what ops take beside their inputs and output; absent: nothing.
+    """
     item = ITEM_BYTES[graph.dtype]
     num_inputs = len(graph.inputs)
     sizes = [
@@ -137,30 +148,70 @@ def predict_peak_bytes(graph: Graph, resolution: Resolution) -> int:
     ]
     held = sum(sizes[:num_inputs])
     held += item * sum(node.op.params(node.ins, node.attrs) for node in resolution.nodes)
-    last_use = {arg: step for step, node in enumerate(resolution.nodes) for arg in node.args}
+    last_use = {arg: float(at) for at, node in enumerate(resolution.nodes) for arg in node.args}
+    is_gradient = graph.grad_output is not None
+    last_use |= dict.fromkeys(range(len(sizes)) if is_gradient else graph.outputs, inf)
     live: set[int] = set()
     peak = held
-    for step, _ in enumerate(resolution.nodes):
+    for step, node in enumerate(resolution.nodes):
         live.add(num_inputs + step)
-        peak = max(peak, held + sum(sizes[value] for value in live))
-        live -= {value for value in live if last_use.get(value, len(sizes)) <= step}
+        scratch = _scratch_bytes(node, [*node.args, num_inputs + step], sizes, calibration)
+        peak = max(peak, held + sum(sizes[value] for value in live) + scratch)
+        live -= {value for value in live if last_use.get(value, -1) <= step}
+    if is_gradient:
+        peak = max(peak, held + sum(sizes[num_inputs:]) + _gradient_bytes(graph, sizes))
     return peak
 
 
+def _scratch_bytes(
+    node: ResolvedNode, around: list[int], sizes: list[int], calibration: Calibration | None
+) -> int:
+    share = calibration.scratch.get(node.op.name, 0.0) if calibration else 0.0
+    return int(share * sum(sizes[value] for value in around)) if share else 0
+
+
+def _gradient_bytes(graph: Graph, sizes: list[int]) -> int:
+    """Return the most that gradients take at once during the backward.
+
+    A value's gradient lives from its first reader's backward until its own node's; those of
+    the inputs stay. The gradient that the task is given is an input and not counted.
+    """
+    num_inputs = len(graph.inputs)
+    through = _differentiable(graph)
+    live: set[int] = set()
+    most = 0
+    for number in range(len(sizes) - 1, num_inputs - 1, -1):
+        live |= {arg for arg in graph.nodes[number - num_inputs].args if arg in through}
+        most = max(most, sum(sizes[value] for value in live))
+        live.discard(number)
+    return most
+
+
 def estimate(graph: Graph, sizes: dict[str, int], calibration: Calibration) -> Estimate:
-    """Return all that the model says of a graph under an assignment of sizes."""
+    """Return all that the model says of a graph under an assignment of sizes.
+
+    For a gradient task the outputs are the gradients, and the operations those of both ways.
+    """
     resolution = resolve(graph, sizes)
     item = ITEM_BYTES[graph.dtype]
     moved = sum(
         prod(shape) * ITEM_BYTES[known.dtype]
         for known, shape in zip(graph.inputs, resolution.shapes, strict=False)
     )
-    moved += item * sum(prod(resolution.shapes[value]) for value in graph.outputs)
+    through = _differentiable(graph) if graph.grad_output is not None else frozenset()
+    outputs = [each for each in through if each < len(graph.inputs)] or graph.outputs
+    moved += item * sum(prod(resolution.shapes[value]) for value in outputs)
     moved += item * sum(node.op.params(node.ins, node.attrs) for node in resolution.nodes)
+    flops = sum(node.op.flops(node.ins, node.attrs, node.out) for node in resolution.nodes)
+    if through:
+        flops += sum(
+            int(backward_work(node, sum(arg in through for arg in node.args))[1])
+            for node in resolution.nodes
+        )
     return Estimate(
         eager_ms=predict_ms(graph, resolution, calibration),
         traffic_bytes=moved,
-        flops=sum(node.op.flops(node.ins, node.attrs, node.out) for node in resolution.nodes),
-        peak_bytes=predict_peak_bytes(graph, resolution),
+        flops=flops,
+        peak_bytes=predict_peak_bytes(graph, resolution, calibration),
         num_terms=max(node.op.terms(node.ins, node.attrs) for node in resolution.nodes),
     )
