@@ -254,6 +254,41 @@ _ARITHMETIC = (
         props=frozenset({"shift_invariant"}),
         folds=lambda ins, attrs: (len(ins[0]) - 1,),
     ),
+    # log(x + 0.5) from 0 on and the log of a sigmoid below: values of a recurrence in the
+    # log domain (arXiv 2410.01201, appendix B).
+    Op(
+        "log_positive",
+        Kind.POINTWISE,
+        (
+            spell("torch.where({x} >= 0, torch.log(F.relu({x}) + 0.5), F.logsigmoid({x}))"),
+            spell(
+                "torch.where({x} < 0, F.logsigmoid({x}), ({x}.clamp(min=0.0) + 0.5).log())",
+            ),
+        ),
+        ranks=(3,),
+        flops=lambda ins, attrs, out: 8 * prod(out),
+        passes=5.0,
+    ),
+    # What a recurrence h[t] = f[t] * h[t-1] + v[t] holds, from the running sums of log f and
+    # from log v, without stepping (arXiv 2311.06281). The sums grow with the length, so that
+    # half precision would lose the values in them.
+    Op(
+        "decayed_sum",
+        Kind.SCAN,
+        (
+            spell("torch.exp({x} + torch.logcumsumexp({y} - {x}, dim=1))"),
+            spell("({x} + ({y} - {x}).logcumsumexp(dim=1)).exp()", name="torch.exp"),
+        ),
+        ranks=(3,),
+        layout="features",
+        operands=lambda draw, ins, attrs: (Operand(ins[0], name="log_values"),),
+        terms=lambda ins, attrs: ins[0][1],
+        flops=lambda ins, attrs, out: 6 * prod(out),
+        passes=4.0,
+        domain=NONPOSITIVE,
+        range=NONNEGATIVE,
+        is_full_precision=True,
+    ),
 )
 
 _CONTRACTIONS = (

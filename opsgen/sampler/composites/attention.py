@@ -104,6 +104,28 @@ def _relative(b: Builder) -> object:
     return _weighted(b, b.apply("add_broadcast", scores, bias, meets="planes"), v)
 
 
+def _differential(b: Builder) -> object:
+    q, k, v = _three_heads(b)
+    other_q, other_k = b.input("q2", *b.shape(q)), b.input("k2", *b.shape(q))
+    first, second = (
+        b.apply("softmax", b.apply("causal_mask", _scores(b, *pair)), dim=-1)
+        for pair in ((q, k), (other_q, other_k))
+    )
+    weights = b.apply("sub_scaled", first, second, meets="same", alpha=0.5)
+    out = b.apply("head_values", weights, v, head_dim=b.shape(v)[-1])
+    return b.apply("mul_scalar", rms(b, out), factor=0.5)
+
+
+def _sink(b: Builder) -> object:
+    q, k, v = _three_heads(b)
+    sinks = b.input("sinks", b.shape(q)[1], 1, 1)
+    scores = b.apply("causal_mask", _scores(b, q, k))
+    # One more score in the denominator: what is left of the weights is a sigmoid.
+    total = b.apply("logsumexp", scores, dim=-1, keepdim=True)
+    left = b.apply("add_broadcast", total, b.apply("neg", sinks), meets="heads")
+    return b.apply("mul", _weighted(b, scores, v), b.apply("sigmoid", left), meets="row")
+
+
 def _cross(b: Builder) -> object:
     num_heads, head_dim = _width(b)
     x = b.tokens()
@@ -210,4 +232,8 @@ ATTENTION = (
     ),
     _attention("parallel_block", "arXiv 2204.02311, parallel layers of PaLM", _parallel),
     _attention("attention_pooling", "arXiv 1703.03130, self-attentive pooling", _pooling),
+    _attention(
+        "differential_attention", "arXiv 2410.05258, Differential Transformer", _differential
+    ),
+    _attention("sink_attention", "arXiv 2508.10925, attention sinks of gpt-oss", _sink),
 )

@@ -39,9 +39,14 @@ class Composite:
     build: Callable[[Builder], object]
 
     @property
+    def public_name(self) -> str | None:
+        """The public class or function that tests compare it with; None for papers."""
+        return self.origin if self.license else None
+
+    @property
     def qualified_name(self) -> str:
         """What a task's `ops` calls it: the public class that it equals, or our own name."""
-        return self.origin if self.license else f"opsgen.blocks.{self.name}"
+        return self.public_name or f"opsgen.blocks.{self.name}"
 
     @property
     def credit(self) -> str:

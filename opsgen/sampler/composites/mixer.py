@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opsgen.ops import Dim
 from opsgen.ops.intervals import OPEN_UNIT
 from opsgen.sampler.composites.builder import Builder, Composite
 from opsgen.sampler.composites.norm import layer_norm, rms
@@ -145,6 +146,37 @@ def _spatial_gating(b: Builder) -> object:
     return b.apply("mul", value, gate, meets="same")
 
 
+def _recurrence(b: Builder, log_keep: int, log_take: int, x: int) -> object:
+    """What steps h = keep * h + take * g(x) come to, in the log domain, projected back."""
+    candidate = b.linear(x, b.shape(log_keep)[-1], "to_hidden")
+    log_values = b.apply("add", log_take, b.apply("log_positive", candidate), meets="same")
+    h = b.apply("decayed_sum", b.apply("cumsum", log_keep, dim=1), log_values)
+    return b.linear(h, b.shape(x)[-1], "to_out")
+
+
+def _hidden_size(b: Builder) -> Dim:
+    return b.size("hidden_size", 256, 384, 512, 768, 1024)
+
+
+def _min_gru(b: Builder) -> object:
+    x = b.tokens()
+    gate = b.linear(x, _hidden_size(b), "to_gate")
+    log_take = b.apply("logsigmoid", gate)
+    return _recurrence(b, b.apply("logsigmoid", b.apply("neg", gate)), log_take, x)
+
+
+def _min_lstm(b: Builder) -> object:
+    x = b.tokens()
+    hidden = _hidden_size(b)
+    # Input and forget gate divided by their sum: a sigmoid of the difference of their logs.
+    forget, take = (
+        b.apply("logsigmoid", b.linear(x, hidden, label)) for label in ("to_forget", "to_input")
+    )
+    log_ratio = b.apply("sub", take, forget, meets="same")
+    log_keep = b.apply("logsigmoid", b.apply("neg", log_ratio))
+    return _recurrence(b, log_keep, b.apply("logsigmoid", log_ratio), x)
+
+
 def _mixer(name: str, origin: str, build: Callable[[Builder], object]) -> Composite:
     license = "Apache-2.0" if origin.startswith("transformers.") else None
     return Composite(name, "mixer", origin, license, build)
@@ -162,4 +194,6 @@ MIXER = (
     _mixer("attention_free", "arXiv 2105.14103, AFT-simple", _attention_free),
     _mixer("channel_mixing", f"{_MODELS}.rwkv.modeling_rwkv.RwkvFeedForward", _channel_mixing),
     _mixer("spatial_gating", "arXiv 2105.08050, gMLP", _spatial_gating),
+    _mixer("min_gru", "arXiv 2410.01201, minGRU in the log domain, projected back", _min_gru),
+    _mixer("min_lstm", "arXiv 2410.01201, minLSTM in the log domain, projected back", _min_lstm),
 )

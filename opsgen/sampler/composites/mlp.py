@@ -87,6 +87,25 @@ def _token_mixing(b: Builder) -> object:
     return b.apply("add", b.apply("transpose", h, dims=(1, 2)), x, meets="same")
 
 
+def _gated_residual(b: Builder) -> object:
+    x = b.tokens()
+    features = b.shape(x)[-1]
+    h = b.linear(x, b.size("hidden_size", 256, 512, 768, 1024), "fc1", bias=True)
+    h = b.linear(b.apply("elu", h, alpha=1.0), features, "fc2", bias=True)
+    gated = b.apply("glu", b.linear(h, features * 2, "gate", bias=True), dim=-1)
+    total = b.apply("add", gated, x, meets="same")
+    return b.apply("layer_norm", total, label="norm", elementwise_affine=True, bias=True)
+
+
+def _low_rank(b: Builder) -> object:
+    x = b.tokens()
+    width = b.size("out_features", 512, 768, 1024, 2048)
+    base = b.linear(x, width, "base_layer", bias=b.pick(True, False))
+    low = b.linear(x, b.size("lora_rank", 8, 16, 32, 64), "lora_A")
+    scaled = b.apply("mul_scalar", b.linear(low, width, "lora_B"), factor=b.pick(0.5, 2.0))
+    return b.apply("add", base, scaled, meets="same")
+
+
 def _mlp(name: str, origin: str, build: Callable[[Builder], object]) -> Composite:
     license = "Apache-2.0" if origin.startswith("transformers.") else None
     return Composite(name, "mlp", origin, license, build)
@@ -112,4 +131,10 @@ MLP = (
     _mlp("bert_output", f"{_MODELS}.bert.modeling_bert.BertOutput", _bert_output),
     _mlp("residual_swiglu", f"{_GLU}, behind a pre-norm, with its residual", _residual_swiglu),
     _mlp("token_mixing_mlp", "arXiv 2105.01601, MLP-Mixer", _token_mixing),
+    _mlp(
+        "gated_residual_network",
+        "arXiv 1912.09363, GRN of Temporal Fusion Transformers",
+        _gated_residual,
+    ),
+    _mlp("low_rank_linear", "arXiv 2106.09685, LoRA beside its linear layer", _low_rank),
 )

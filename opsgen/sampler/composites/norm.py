@@ -92,6 +92,13 @@ def _group_norm_silu(b: Builder) -> object:
     )
 
 
+def _dynamic_tanh(b: Builder) -> object:
+    # The slope starts at a half and is learnt; a task has it fixed there.
+    h = b.apply("tanh", b.apply("mul_scalar", b.tokens(), factor=0.5))
+    scaled = b.apply("mul", h, meets="last", label="weight")
+    return b.apply("add", scaled, meets="last", label="bias")
+
+
 def _norm(name: str, origin: str, build: Callable[[Builder], object]) -> Composite:
     license = "Apache-2.0" if origin.startswith("transformers.") else None
     return Composite(name, "norm", origin, license, build)
@@ -111,4 +118,5 @@ NORM = (
     _norm("sandwich_rms_norm", "arXiv 2408.00118, pre- and post-norm of Gemma 2", _sandwich),
     _norm("head_rms_norm", "arXiv 2010.04245, QK-norm of one projection", _head_norm),
     _norm("group_norm_silu_conv", "arXiv 2006.11239, residual blocks of DDPM", _group_norm_silu),
+    _norm("dynamic_tanh", "arXiv 2503.10622, DyT in place of a norm", _dynamic_tanh),
 )

@@ -13,7 +13,8 @@ import pytest
 import torch
 from composite_cases import Case, case_of, grown
 from composite_classes import CLASSES
-from composite_formulas import FORMULAS
+from composite_formulas import FORMULAS as OLDER
+from composite_recurrences import RECURRENCES
 from msgspec.structs import replace
 
 from opsgen.child.context import LocalContext
@@ -36,6 +37,7 @@ from opsgen.sampler import (
 from opsgen.sampler.composites import Builder
 
 CONFIG = SampleConfig(target_ms=(1.2, 30.0), calibration="h200")
+FORMULAS = {**OLDER, **RECURRENCES}
 every_composite = pytest.mark.parametrize("name", COMPOSITES)
 
 
