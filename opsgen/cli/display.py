@@ -14,7 +14,7 @@ from rich.text import Text
 from opsgen.admit import Case, Change, Funnel
 from opsgen.ops import Op
 from opsgen.records import Environment, MeasureEvidence, PlanLine, Record, Status, Verdict
-from opsgen.sampler import draw_text
+from opsgen.sampler import Composite, draw_text
 
 _STYLES = {Status.ADMITTED: "green", Status.REJECTED: "red", Status.DEFERRED: "yellow"}
 
@@ -122,6 +122,17 @@ def ops_table(ops: Iterable[Op]) -> Table:
     return table
 
 
+def composites_table(composites: Iterable[Composite]) -> Table:
+    """Return composites with where they come from and what they are compared with."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("composite", "family", "licence", "origin"):
+        table.add_column(name, overflow="fold")
+    for one in composites:
+        # What has a licence is the public class or function that tests compare it with.
+        table.add_row(one.name, one.family, one.license or "", one.origin)
+    return table
+
+
 class CatalogueCounts(Record, frozen=True, kw_only=True):
     """How many ops there are, by what they are."""
 
@@ -145,16 +156,20 @@ class CatalogueCounts(Record, frozen=True, kw_only=True):
     """Ops of each kind."""
     by_role: dict[str, int]
     """Ops of each role in a fused kernel."""
+    by_stratum: dict[str, int]
+    """Legal ordered pairs of each fusion stratum; empty if only one kind is shown."""
+    by_family: dict[str, int]
+    """Composites of each family; empty if only one kind is shown."""
+    public: int
+    """Composites that tests compare with a public class or function."""
 
 
 def counts_table(counts: CatalogueCounts) -> Table:
     """Return the catalogue's counts, a line each."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.by_kind.items())
-    by_role = ", ".join(f"{role} {count}" for role, count in counts.by_role.items())
     table.add_row("ops", f"{counts.ops} under {counts.names} qualified names")
-    table.add_row("by kind", by_kind)
-    table.add_row("by role", by_role)
+    table.add_row("by kind", _listed(counts.by_kind))
+    table.add_row("by role", _listed(counts.by_role))
     table.add_row(
         "beside them",
         f"{counts.variants} variants, {counts.blocks} blocks of composites, {counts.views} views",
@@ -164,7 +179,23 @@ def counts_table(counts: CatalogueCounts) -> Table:
         f"{counts.nondeterministic} entries do not repeat on a GPU and are not sampled, "
         f"{counts.nondeterministic_backward} more not in their gradients",
     )
+    if counts.by_stratum:
+        pairs = sum(counts.by_stratum.values())
+        table.add_row("pairs", f"{pairs} legal ordered pairs of ops and their variants")
+        table.add_row("by stratum", _listed(counts.by_stratum))
+    if counts.by_family:
+        composites = sum(counts.by_family.values())
+        table.add_row(
+            "composites",
+            f"{composites}, of which tests compare {counts.public} with a public class and "
+            f"{composites - counts.public} with the formula of a paper",
+        )
+        table.add_row("by family", _listed(counts.by_family))
     return table
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def environment_table(environment: Environment) -> Table:

@@ -12,6 +12,7 @@ from opsgen.admit import admit_all
 from opsgen.cli.display import (
     CatalogueCounts,
     certificate,
+    composites_table,
     console,
     counts_table,
     environment_table,
@@ -32,6 +33,8 @@ from opsgen.ops.user import load_ops, require_ops
 from opsgen.recipe import FleetConfig
 from opsgen.records import Environment, EnvironmentRequest, Task, encode_line
 from opsgen.run import RunFolder, join_cases
+from opsgen.sampler import COMPOSITES, Composite
+from opsgen.sampler.counting import count_pairs
 from opsgen.sampler.strata import role_of
 
 
@@ -85,25 +88,37 @@ def ops(
     kind: Annotated[
         str | None, typer.Option("--kind", help="Only this kind, such as pooling.")
     ] = None,
+    composites: Annotated[
+        bool, typer.Option("--composites", help="List the composites in place of the ops.")
+    ] = False,
     ops_file: OpsFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the catalogue, and count it by kind, role, name and determinism."""
+    """List the catalogue, and count it: ops, names, pairs by fusion stratum, composites."""
+    if kind is not None and composites:
+        raise UsageError("--kind, --composites: give one of them; composites have no kind")
     if ops_file is not None:
         load_ops(ops_file)
     kinds = sorted({op.kind.value for op in CATALOGUE.values()})
     if kind is not None and kind not in kinds:
         raise UsageError(f"--kind {kind}: is none of {', '.join(kinds)}")
     chosen = {name: op for name, op in CATALOGUE.items() if kind in (None, op.kind.value)}
-    counts = catalogue_counts(chosen)
-    if as_json:
-        rows = [_op_row(op) for op in chosen.values()]
-        print(encode_line({"ops": rows, "counts": counts}).decode())
-        return
     out = console()
-    out.print(ops_table(chosen.values()))
-    out.print()
-    out.print(counts_table(counts))
+    if not as_json:  # the counts take seconds, the list none
+        out.print(
+            composites_table(COMPOSITES.values()) if composites else ops_table(chosen.values())
+        )
+        out.print()
+    counts = catalogue_counts(chosen, is_whole=kind is None)
+    if not as_json:
+        out.print(counts_table(counts))
+        return
+    told: dict[str, object] = {"counts": counts}
+    if not composites:
+        told["ops"] = [_op_row(op) for op in chosen.values()]
+    if kind is None:
+        told["composites"] = [_composite_row(one) for one in COMPOSITES.values()]
+    print(encode_line(told).decode())
 
 
 def _op_row(op: Op) -> dict[str, object]:
@@ -119,9 +134,20 @@ def _op_row(op: Op) -> dict[str, object]:
     }
 
 
-def catalogue_counts(ops: dict[str, Op]) -> CatalogueCounts:
-    """Count entries as `opsgen.ops.counting` says."""
+def _composite_row(composite: Composite) -> dict[str, object]:
+    return {
+        "name": composite.name,
+        "family": composite.family,
+        "origin": composite.origin,
+        "license": composite.license,
+        "public_name": composite.public_name,
+    }
+
+
+def catalogue_counts(ops: dict[str, Op], *, is_whole: bool) -> CatalogueCounts:
+    """Count entries as `opsgen.ops.counting` says; of the whole catalogue pairs and composites."""
     reachable, computing = reachable_ops(ops), computing_ops(ops)
+    composites = list(COMPOSITES.values()) if is_whole else []
     return CatalogueCounts(
         entries=len(ops),
         ops=len(computing),
@@ -133,6 +159,9 @@ def catalogue_counts(ops: dict[str, Op]) -> CatalogueCounts:
         nondeterministic_backward=sum(not op.is_backward_deterministic for op in reachable),
         by_kind=dict(sorted(Counter(op.kind.value for op in computing).items())),
         by_role=dict(sorted(Counter(map(role_of, computing)).items())),
+        by_stratum=count_pairs() if is_whole else {},
+        by_family=dict(sorted(Counter(one.family for one in composites).items())),
+        public=sum(one.public_name is not None for one in composites),
     )
 
 

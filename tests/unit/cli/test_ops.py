@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from test_mistakes import QUICKSTART, ROOT, assert_mistake, run_opsgen
 
-from opsgen.ops import CATALOGUE
+from opsgen.ops import BLOCK_OPS, CATALOGUE
 from opsgen.ops.counting import computing_ops, qualified_names, reachable_ops
-from opsgen.sampler.strata import ROLES
+from opsgen.sampler import COMPOSITES
+from opsgen.sampler.strata import ROLES, STRATA, stratum_of_sequence
+from opsgen.sampler.table import feasible_ranks
 
 SMALL = ("--set", 'release.want={"torch#2"=2}')
 
@@ -26,8 +28,16 @@ def my_ops(tmp_path: Path) -> Path:
     return path
 
 
-def test_printed_counts_are_the_codes(tmp_path: Path) -> None:
-    printed = run_opsgen("ops", folder=tmp_path, env={"COLUMNS": "400"}).stdout
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `opsgen ops --composites` prints."""
+    folder = tmp_path_factory.mktemp("printed")
+    done = run_opsgen("ops", "--composites", folder=folder, env={"COLUMNS": "400"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_printed_counts_are_the_codes(printed: str) -> None:
     counted = computing_ops()
     names = qualified_names(reachable_ops())
     assert re.search(rf"^ops +{len(counted)} under {len(names)} qualified names", printed, re.M)
@@ -39,8 +49,45 @@ def test_printed_counts_are_the_codes(tmp_path: Path) -> None:
         assert re.search(rf"^by role.*\b{role} {count}\b", printed, re.M), role
 
 
+def test_every_composite_is_counted_and_told(printed: str) -> None:
+    families = Counter(composite.family for composite in COMPOSITES.values())
+    for family, count in families.items():
+        assert re.search(rf"^by family.*\b{family} {count}\b", printed, re.M), family
+    assert re.search(rf"^composites +{len(COMPOSITES)}, of which", printed, re.M)
+    for name, composite in COMPOSITES.items():
+        line = re.search(rf"^{name} .*$", printed, re.M)
+        assert line, name
+        assert line[0].split()[1] == composite.family
+        assert line[0].rstrip().endswith(composite.origin)
+
+
+@pytest.mark.check
+def test_pairs_are_counted_by_stratum(printed: str) -> None:
+    """Against the plan's own question of every pair: from which ranks can it be applied?"""
+    names = [
+        op.name for op in CATALOGUE.values() if op.is_deterministic and op.name not in BLOCK_OPS
+    ]
+    pairs = Counter(
+        stratum_of_sequence((first, second))
+        for first in names
+        for second in names
+        if feasible_ranks((first, second))
+    )
+    assert pairs.keys() == STRATA.keys()
+    for stratum, count in pairs.items():
+        assert re.search(rf"^by stratum.*\b{stratum} {count}\b", printed, re.M), stratum
+    assert re.search(rf"^pairs +{pairs.total()} ", printed, re.M)
+
+
 def test_json_lists_every_entry(tmp_path: Path) -> None:
     told = json.loads(run_opsgen("ops", "--json", folder=tmp_path).stdout)
+    assert [row["name"] for row in told["composites"]] == list(COMPOSITES)
+    for row in told["composites"]:
+        composite = COMPOSITES[row["name"]]
+        assert (row["family"], row["origin"]) == (composite.family, composite.origin)
+        assert (row["public_name"] is None) == (row["license"] is None)
+    assert told["counts"]["by_stratum"].keys() == STRATA.keys()
+    assert min(told["counts"]["by_stratum"].values()) > 0
     assert [row["op"] for row in told["ops"]] == list(CATALOGUE)
     for row in told["ops"]:
         op = CATALOGUE[row["op"]]
@@ -51,7 +98,8 @@ def test_json_lists_every_entry(tmp_path: Path) -> None:
 
 
 def test_own_ops_are_listed_sampled_and_named(my_ops: Path, tmp_path: Path) -> None:
-    told = json.loads(run_opsgen("ops", "--ops", str(my_ops), "--json", folder=tmp_path).stdout)
+    listing = ("ops", "--ops", str(my_ops), "--kind", "pointwise", "--json")
+    told = json.loads(run_opsgen(*listing, folder=tmp_path).stdout)
     assert "squared_relu" in {row["op"] for row in told["ops"]}
     every = ("--set", 'release.want={"torch#1"=400}')
     done = run_opsgen("sample", QUICKSTART, "--ops", str(my_ops), *every, folder=tmp_path)
@@ -83,6 +131,11 @@ def test_own_ops_are_probed_in_children(my_ops: Path, tmp_path: Path) -> None:
     done = run_opsgen("probe", *args, *want, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "node 0 (squared_relu)" in (folder / "journal.jsonl").read_text()
+
+
+def test_composites_have_no_kind(tmp_path: Path) -> None:
+    both = ("ops", "--kind", "pooling", "--composites")
+    assert_mistake(run_opsgen(*both, folder=tmp_path), "--kind", "--composites")
 
 
 def test_a_missing_file_is_told_in_one_line(tmp_path: Path) -> None:
