@@ -6,7 +6,8 @@ seeds; `running` turns what task code raises into a record; `work`, `twins` and
 `terms` find out how much foreign code does and what smaller code does the same. `comparison`
 fixes what "equal within tolerance" means, `tolerances` measures what to ask,
 `answers` and `effects` show whether the work and each part of it matter,
-`checks` settle repeatability, purity and modes. Everything returns evidence.
+`checks` settle repeatability, purity and modes; `recording` sees what a task
+calls and `spellings` whether that is what it declares. Everything returns evidence.
 Refused here: verdicts, timing, and any tensor left behind on a device.
 """
 
@@ -42,9 +43,11 @@ from opsgen.verify.leaves import (
     tensors_of,
     validate_inputs,
 )
+from opsgen.verify.recording import Call, Recording, record_calls
 from opsgen.verify.reference import Reference, task_module, widen, working_eps
 from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
+from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
 from opsgen.verify.state import State, redraw
 from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
@@ -53,23 +56,27 @@ from opsgen.verify.work import Outline, outline
 
 __all__ = [
     "NUM_REPEATS",
+    "Call",
     "CallWatch",
     "ForeignWork",
     "Inputs",
     "Leaves",
     "Outline",
+    "Recording",
     "Reference",
     "State",
     "TaskCodeError",
     "Trials",
     "Twin",
     "check_mode",
+    "check_ops",
     "check_repeatable",
     "check_stable_inputs",
     "comparison_margin",
     "count_nonfinite",
     "count_terms",
     "derive_seed",
+    "describe_calls",
     "describe_sharing",
     "element_scale",
     "equal_bits",
@@ -86,12 +93,14 @@ __all__ = [
     "outlier_quantile",
     "outline",
     "output_leaves",
+    "record_calls",
     "redraw",
     "run_trials",
     "scaled_error",
     "seeded",
     "spec_of",
     "specs_of",
+    "spelled_calls",
     "state_effects",
     "task_code",
     "task_fault",
