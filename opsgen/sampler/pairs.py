@@ -1,7 +1,7 @@
 """Two tables of op pairs: those that running showed to be bad, and those that models hold.
 
 `opsgen/tables/pairs.toml` lists pairs that domains and algebra allow and that are degenerate
-all the same; `cooccurrence.toml` counts in how many module classes of public packages one op
+all the same; `cooccurrence.toml` counts in how many model classes of public packages one op
 reads what another made. Both are facts taken offline by the scripts in `tests/tables`. Here
 they are only read: nothing is inferred for pairs that they do not list.
 """
@@ -16,6 +16,7 @@ from typing import Any
 from opsgen.records import digest
 
 REASONS: dict[str, str] = {
+    "ungrown": "every growth of a graph ended in a dead end",
     "nonfinite": "an output held NaN or infinite elements",
     "raises": "the rendered source did not run",
     "constant": "the output hardly depends on any input",
@@ -43,7 +44,7 @@ def reason_of(first: str, second: str) -> str | None:
 
 
 def num_seen(first: str, second: str) -> int:
-    """Return the number of module classes in which `second` reads what `first` made.
+    """Return the number of model classes in which `second` reads what `first` made.
 
     0 for pairs that were never seen, those with ops of users among them.
     """
@@ -56,7 +57,7 @@ def degenerate_pairs() -> dict[tuple[str, str], str]:
 
 
 def seen_pairs() -> dict[tuple[str, str], int]:
-    """Return all pairs seen in module classes with the number of these."""
+    """Return all pairs seen in model classes with the number of these."""
     return {(a, b): count for a, known in _seen().items() for b, count in known.items()}
 
 

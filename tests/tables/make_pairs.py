@@ -1,0 +1,177 @@
+"""Makes `opsgen/tables/pairs.toml`: which legal pairs of ops are bad when they are run.
+
+    python tests/tables/make_pairs.py try WORK [--minutes 35] [--part 0/2] [--first REGEX]
+    python tests/tables/make_pairs.py write WORK
+
+`try` appends a line for every pair to a file of its own in the folder WORK, and goes on where
+earlier calls stopped; several processes take a part each. Pairs come by need: first those in
+which both ops are of kinds that cancel each other out, then those of the small strata, which
+plans draw from most often, then those whose ops both have properties or bounds, then the rest;
+within each in a keyed random order, so that whatever has been tried when time is up is a fair
+sample. `write` makes the table of all lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from pair_tries import PairResult, try_pair
+
+from opsgen.ops import CATALOGUE, Interval, Kind, Op
+from opsgen.ops.intervals import REAL
+from opsgen.sampler import pairs, table
+from opsgen.sampler.pairs import REASONS
+from opsgen.sampler.strata import STRATA, stratum_of, stratum_of_sequence
+
+TABLE = Path(pairs.__file__).parents[1] / "tables" / "pairs.toml"
+_WIDTH = 100
+_CANCELLING = (
+    Kind.POINTWISE,
+    Kind.REDUCTION,
+    Kind.SOFTMAX,
+    Kind.NORMALIZATION,
+    Kind.LOSS,
+    Kind.SCAN,
+    Kind.SORT,
+)
+_SMALL = ("epilogue", "statistics", "chain")
+_HEADER = """\
+# Ordered pairs of catalogue ops (first: the seconds that read it) that domains and algebra
+# allow and that running shows to be bad, by the reason met most often; opsgen/sampler/pairs.py
+# says what the reasons mean. Each pair was tried on up to three graphs with attributes,
+# operands and sizes of their own, at the tiny twin's sizes, in float32 on a CPU, with the
+# probe's checks; it is listed if at least two of them, and most, failed.
+# Made by tests/tables/make_pairs.py on 2026-12-01 with torch {torch}: {tried} of the {legal}
+# legal pairs were tried, {bad} are listed. A pair that was not tried is not listed.
+"""
+
+Pair = tuple[str, str]
+
+
+def legal_pairs() -> list[Pair]:
+    """Return all pairs that a table of two ops may hold, ignoring what is listed already."""
+    pairs._degenerate = dict  # the table asks it which pairs to leave out
+    return [
+        (state[0], name)
+        for state in table._starts(True)
+        for name, _ in table._followers(state, True)
+    ]
+
+
+def by_need(found: list[Pair]) -> list[Pair]:
+    """Return pairs in the order in which they are tried."""
+    return sorted(found, key=lambda pair: (_tier(*pair), _key(pair)))
+
+
+def _tier(first: str, second: str) -> int:
+    ops = (CATALOGUE[first], CATALOGUE[second])
+    if all(op.kind in _CANCELLING for op in ops):
+        return 0
+    if stratum_of(*ops) in _SMALL:
+        return 1
+    return 2 if all(_is_special(op) for op in ops) else 3
+
+
+def _is_special(op: Op) -> bool:
+    is_bounded = not isinstance(op.range, Interval) or op.range != REAL
+    known = (op.fixes, op.flattens, op.undoes, op.props - {"commutative"})
+    return is_bounded or op.domain != REAL or any(known)
+
+
+def _key(pair: Pair) -> str:
+    return hashlib.blake2b(" ".join(pair).encode(), digest_size=8).hexdigest()
+
+
+def read_results(work: Path) -> dict[Pair, PairResult]:
+    """Return what has been tried so far."""
+    found = {}
+    for path in sorted(work.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            known = json.loads(line)
+            found[known["first"], known["second"]] = PairResult(tuple(known["tries"]))
+    return found
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Try pairs until they or the minutes are spent."""
+    torch.set_num_threads(1)
+    part, parts = (int(number) for number in arguments.part.split("/"))
+    work: Path = arguments.work
+    work.mkdir(parents=True, exist_ok=True)
+    known = read_results(work)
+    end = time.monotonic() + 60 * arguments.minutes
+    with (work / f"tries-{part}-{parts}.jsonl").open("a") as lines:
+        for first, second in by_need(legal_pairs())[part::parts]:
+            if (first, second) in known or not re.fullmatch(arguments.first, first):
+                continue
+            if time.monotonic() > end:
+                return
+            tries = try_pair(first, second).tries
+            lines.write(json.dumps({"first": first, "second": second, "tries": tries}) + "\n")
+            lines.flush()
+
+
+def write(arguments: argparse.Namespace) -> None:
+    """Write the table that ships."""
+    legal = legal_pairs()
+    results = read_results(arguments.work)
+    tried = [pair for pair in legal if pair in results]
+    bad = {pair: results[pair].reason for pair in tried}
+    bad = {pair: reason for pair, reason in bad.items() if reason}
+    text = _HEADER.format(
+        torch=torch.__version__.partition("+")[0],
+        tried=len(tried),
+        legal=len(legal),
+        bad=len(bad),
+    )
+    TABLE.write_text(text + "".join(_sections(legal, tried, bad)))
+
+
+def _sections(legal: list[Pair], tried: list[Pair], bad: dict[Pair, str]) -> Iterator[str]:
+    yield "\n# How much of each stratum was tried.\n[strata]\n"
+    counts = [Counter(map(stratum_of_sequence, found)) for found in (legal, tried, bad)]
+    for stratum in STRATA:
+        numbers = (count[stratum] for count in counts)
+        yield "{} = {{ legal = {}, tried = {}, listed = {} }}\n".format(stratum, *numbers)
+    for reason, meaning in REASONS.items():
+        listed = sorted(pair for pair, why in bad.items() if why == reason)
+        if listed:
+            yield f"\n# {len(listed)}: {meaning}\n[{reason}]\n"
+        for first in sorted({first for first, _ in listed}):
+            yield _entry(first, [second for known, second in listed if known == first])
+
+
+def _entry(first: str, seconds: list[str]) -> str:
+    line = f'{first} = "{" ".join(seconds)}"\n'
+    if len(line) <= _WIDTH:
+        return line
+    rows = [""]
+    for second in seconds:
+        if len(rows[-1]) + len(second) + 1 > _WIDTH:
+            rows.append("")
+        rows[-1] = f"{rows[-1]} {second}".strip()
+    quotes = '"' * 3
+    return "\n".join([f"{first} = {quotes}", *rows, quotes]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=("try", "write"))
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--minutes", type=float, default=35.0)
+    parser.add_argument("--part", default="0/1")
+    parser.add_argument("--first", default=".*", help="regular expression of first ops")
+    arguments = parser.parse_args()
+    run(arguments) if arguments.action == "try" else write(arguments)
+
+
+if __name__ == "__main__":
+    main()
