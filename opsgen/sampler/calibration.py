@@ -15,6 +15,7 @@ from opsgen.errors import UsageError
 from opsgen.records import Record, digest
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 _AT = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
 
@@ -32,11 +33,20 @@ class Calibration(Record, frozen=True, kw_only=True):
     """Achieved bandwidth by kind of op, with `default` for the others."""
     rate_gflop_s: dict[str, dict[str, Positive]]
     """Achieved arithmetic rate by dtype and kind, with `default` for the others."""
+    half_length: dict[str, NonNegative] = msgspec.field(default_factory=dict)
+    """By kind, how long a fold must be for half of the full speed; 0 where it is left out. With
+    `half_number` it is Hockney's n_1/2: a fold of length n runs at n / (n + n_1/2) of the speed."""
+    half_number: dict[str, NonNegative] = msgspec.field(default_factory=dict)
+    """By kind, how many folds side by side reach half of the full speed; 0 where it is left out."""
     ops: dict[str, Positive] = msgspec.field(default_factory=dict)
     """Factor on an op's time by its name, 1 where it is left out. `<name>:outer` is that of the
-    op along dims other than the last, the same as `<name>` where it is left out."""
+    op along dims other than the last, `<name>:grouped` in groups, `<name>:global` over all
+    positions; all the same as `<name>` where they are left out."""
     dtypes: dict[str, dict[str, Positive]] = msgspec.field(default_factory=dict)
     """Factor on the time of memory passes by dtype and kind, 1 where it is left out."""
+    strided: dict[str, Positive] = msgspec.field(default_factory=dict)
+    """Factor on the time of an op that reads an input which is not contiguous, by kind, 1 where
+    it is left out."""
     gradients: dict[str, Positive] = msgspec.field(default_factory=dict)
     """Factor on the time of an op's backward by kind, 1 where it is left out."""
     scratch: dict[str, float] = msgspec.field(default_factory=dict)
@@ -52,10 +62,10 @@ class Calibration(Record, frozen=True, kw_only=True):
         rates = self.rate_gflop_s.get(dtype, self.rate_gflop_s["float32"])
         return rates.get(kind, rates["default"]) * 1e6
 
-    def op_factor(self, name: str, *, is_outer: bool) -> float:
-        """Return the factor of an op, along dims other than the last if `is_outer`."""
+    def op_factor(self, name: str, variant: str) -> float:
+        """Return the factor of an op in a variant; the empty one is the op itself."""
         factor = self.ops.get(name, 1.0)
-        return self.ops.get(f"{name}:outer", factor) if is_outer else factor
+        return self.ops.get(f"{name}:{variant}", factor) if variant else factor
 
     def work_ms(self, kind: str, dtype: str, moved: float, flops: float) -> float:
         """Return the time of an op of a kind before its own factor, its launch left out.
@@ -145,6 +155,9 @@ def render_calibration(calibration: Calibration, comment: str) -> str:
     tables: dict[str, dict[str, float]] = {"bandwidth_gb_s": calibration.bandwidth_gb_s}
     tables |= {f"rate_gflop_s.{key}": each for key, each in calibration.rate_gflop_s.items()}
     tables |= {f"dtypes.{key}": each for key, each in calibration.dtypes.items()}
+    tables["half_length"] = calibration.half_length
+    tables["half_number"] = calibration.half_number
+    tables["strided"] = calibration.strided
     tables["gradients"] = calibration.gradients
     tables["ops"] = calibration.ops
     tables["scratch"] = calibration.scratch

@@ -2,9 +2,10 @@
 
 Each op is modelled as one launch plus the slower of its memory passes and its
 arithmetic, `launch + factor * max(bytes / bandwidth, flops / rate)`, with
-bandwidth and rate per kind and a factor per op from a calibration table. A
-gradient task pays for each node's backward too, and keeps what that reads. It
-aims sizes at a runtime; what counts is measured later.
+bandwidth and rate per kind and a factor per op from a calibration table; short
+or few folds make it slower (`extents`). A gradient task pays for each node's
+backward too, and keeps what that reads. It aims sizes at a runtime; what
+counts is measured later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from opsgen.errors import SampleError
 from opsgen.records import Estimate, Graph
 from opsgen.sampler.backward import backward_work
 from opsgen.sampler.calibration import Calibration, calibration_digest, load_calibration
+from opsgen.sampler.extents import slowdown, variant_of
 from opsgen.sampler.resolution import Resolution, ResolvedNode, resolve
 
 __all__ = [
@@ -24,7 +26,6 @@ __all__ = [
     "calibration_digest",
     "check_benefit",
     "estimate",
-    "is_outer",
     "load_calibration",
     "node_work",
     "predict_ms",
@@ -43,15 +44,6 @@ ITEM_BYTES = {
 
 _MIN_SPARED = 0.05  # of an eager call's traffic
 _MIN_TIME = 0.03  # of an eager call's time
-
-
-def is_outer(node: ResolvedNode) -> bool:
-    """Tell whether an op works along dims that do not include the last: strided in memory."""
-    dim = node.attrs.get("dim")
-    if dim is None or isinstance(dim, bool):
-        return False
-    last = len(node.ins[0]) - 1
-    return not ((dim in (-1, last)) if isinstance(dim, int) else (-1 in dim or last in dim))
 
 
 def node_work(node: ResolvedNode, item: int) -> tuple[float, float]:
@@ -99,9 +91,13 @@ def _node_costs(
     """Yield the bytes that each node moves and its time, milliseconds, its backward included."""
     dtype, item = graph.dtype, ITEM_BYTES[graph.dtype]
     differentiable = _differentiable(graph) if graph.grad_output is not None else frozenset()
+    strided = {at for at, known in enumerate(graph.inputs) if known.layout != "contiguous"}
     for node in resolution.nodes:
         kind = node.op.kind.value
-        factor = calibration.op_factor(node.op.name, is_outer=is_outer(node))
+        factor = calibration.op_factor(node.op.name, variant_of(node))
+        factor *= slowdown(node, calibration)
+        if not strided.isdisjoint(node.args):
+            factor *= calibration.strided.get(kind, 1.0)
         moved, flops = node_work(node, item)
         time_ms = calibration.launch_ms + factor * calibration.work_ms(kind, dtype, moved, flops)
         num_gradients = sum(arg in differentiable for arg in node.args)
