@@ -7,9 +7,18 @@ from collections.abc import Iterable, Mapping
 
 from opsgen.admit import Case
 from opsgen.recipe import Recipe
-from opsgen.records import Environment, MeasureEvidence, Record, Status, Verdict, encode_line
+from opsgen.records import (
+    Environment,
+    MeasureEvidence,
+    Record,
+    Status,
+    Task,
+    Verdict,
+    encode_line,
+)
 from opsgen.release.manifest import recipe_digest
 from opsgen.release.rows import MeasurementRow, RejectedRow, TaskRow
+from opsgen.sampler.plan import TRANSFORMERS
 
 
 class Rows(Record, frozen=True, kw_only=True):
@@ -74,13 +83,14 @@ def _task_row(case: Case, seed: int, recipe_hash: str, environment: Environment)
     nearest = min(measure.answers, key=lambda answer: answer.margin)
     weakest = min(probe.effects, key=lambda effect: effect.margin, default=None)
     return TaskRow(
-        ops=json.dumps(task.ops),
+        ops=_ops_text(task),
         data_source=task.data_source,
         code=task.code,
         task_id=task.task_id,
         graph_hash=task.graph_hash,
         family=task.family,
         level=task.level,
+        stratum=task.stratum,
         dtype=task.graph.dtype if task.graph else None,
         graph=encode_line(task.graph).decode() if task.graph else None,
         workloads=f"[{', '.join(encode_line(one).decode() for one in task.workloads)}]",
@@ -103,6 +113,14 @@ def _task_row(case: Case, seed: int, recipe_hash: str, environment: Environment)
         flops=task.estimate.flops if task.estimate else None,
         environment_id=measure.environment_id,
     )
+
+
+def _ops_text(task: Task) -> str:
+    """Write the ops as CUDA-Agent-Ops-6K does: a JSON list, or a block's bare name."""
+    if task.data_source == TRANSFORMERS:
+        (name,) = task.ops
+        return name
+    return json.dumps(task.ops)
 
 
 def _measurement_rows(
@@ -147,7 +165,7 @@ def _measurement_rows(
 def _rejected_row(case: Case, verdict: Verdict) -> RejectedRow:
     task = case.task
     return RejectedRow(
-        ops=json.dumps(task.ops),
+        ops=_ops_text(task),
         data_source=task.data_source,
         code=task.code,
         task_id=task.task_id,
@@ -158,6 +176,7 @@ def _rejected_row(case: Case, verdict: Verdict) -> RejectedRow:
         graph_hash=task.graph_hash,
         family=task.family,
         level=task.level,
+        stratum=task.stratum,
         line=task.line,
         environment_id=case.measure.environment_id if case.measure else None,
     )

@@ -7,15 +7,17 @@ table of criteria; there is no text about numbers that could go stale.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from opsgen.admit import CRITERIA, Criterion, Funnel
 from opsgen.recipe import write_recipe
-from opsgen.records import Environment
+from opsgen.records import Environment, Graph, decode_line
 from opsgen.release.building import Rows
 from opsgen.release.columns import describe_columns
 from opsgen.release.manifest import Manifest
 from opsgen.release.rows import CONFIGS, TaskRow
+from opsgen.sampler.strata import STRATA
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MAX_CODE_LINES = 40
@@ -33,6 +35,7 @@ def write_card(rows: Rows, manifest: Manifest) -> str:
         _snippet(),
         _example(rows),
         _funnel(manifest.funnel, len(rows.tasks)),
+        _strata(rows),
         _protocol(),
         _environments(manifest.environments),
         _limits(rows),
@@ -146,6 +149,30 @@ def _funnel(funnel: Funnel, num_released: int) -> str:
         "behind the cut: a class takes its first ones in plan order."
     )
     return "\n".join(["## From sampled to released", "", *_table(lines), "", text])
+
+
+def _strata(rows: Rows) -> str:
+    """Count the tasks by fusion stratum, and those that are more than a forward pass of values."""
+    counts = Counter(row.stratum for row in rows.tasks)
+    lines: list[Sequence[str]] = [("stratum", "tasks", "share", "its first two ops")]
+    for name, meaning in STRATA.items():
+        if counts[name]:
+            share = f"{counts[name] / len(rows.tasks):.1%}"
+            lines.append((f"`{name}`", str(counts[name]), share, meaning))
+    lines.append(("none", str(counts[None]), f"{counts[None] / max(1, len(rows.tasks)):.1%}", ""))
+    parts = ["## Fusion strata", "", *_table(lines)]
+    graphs = [decode_line(row.graph, Graph) for row in rows.tasks if row.graph]
+    if not graphs:
+        return "\n".join(parts)
+    gradients = sum(graph.grad_output is not None for graph in graphs)
+    several = sum(len(graph.outputs) > 1 for graph in graphs)
+    strided = sum(any(one.layout != "contiguous" for one in graph.inputs) for graph in graphs)
+    dtypes = Counter(row.dtype for row in rows.tasks if row.dtype).most_common()
+    text = (
+        f"{gradients} tasks return gradients, {several} several tensors; {strided} read inputs "
+        f"that are not contiguous. Dtypes: {', '.join(f'{n} {count}' for n, count in dtypes)}."
+    )
+    return "\n".join([*parts, "", text])
 
 
 def _columns() -> str:

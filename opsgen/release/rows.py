@@ -13,7 +13,9 @@ class TaskRow(Record, frozen=True, kw_only=True):
     """An admitted task with its certificate."""
 
     ops: str
-    """JSON list of the qualified op names in call order, such as `["torch.relu"]`."""
+    """JSON list of the qualified op names in call order, such as `["torch.relu"]`; of class
+    `transformers` one bare name: the public class that the block equals, or `opsgen.blocks.` and
+    its own name."""
     data_source: str
     """Quota class, such as `torch#2` for two ops."""
     code: str
@@ -25,14 +27,19 @@ class TaskRow(Record, frozen=True, kw_only=True):
     family: str
     """Group of near-duplicates; no family is in two splits."""
     level: int
-    """Number of ops."""
+    """Number of ops; a block of class `transformers` counts as one."""
+    stratum: str | None
+    """What fusing the first two ops is about, such as `epilogue`; null for single ops, blocks and
+    foreign code."""
     dtype: str | None
     """Working dtype; null for foreign code."""
     graph: str | None
-    """JSON of the graph (inputs, nodes with op, args and attributes, outputs); null for foreign
+    """JSON of the graph: inputs with their draw and order in memory, nodes with op, args and
+    attributes, outputs, and `grad_output` where the task returns gradients; null for foreign
     code."""
     workloads: str
-    """JSON list of size assignments with input and output shapes; the code holds the first."""
+    """JSON list of size assignments: sizes, role (`default`, `smaller`, `held_out` or `twin`),
+    shapes, dtypes and orders in memory of inputs and outputs; the code holds the first."""
     line: int
     """Place in the class's plan, or in the source of foreign rows."""
     seed: int
@@ -135,7 +142,7 @@ class RejectedRow(Record, frozen=True, kw_only=True):
     """A sampled line that was not admitted."""
 
     ops: str
-    """JSON list of the qualified op names in call order."""
+    """JSON list of the qualified op names in call order; of class `transformers` one bare name."""
     data_source: str
     """Quota class."""
     code: str
@@ -156,6 +163,8 @@ class RejectedRow(Record, frozen=True, kw_only=True):
     """Group of near-duplicates."""
     level: int
     """Number of ops."""
+    stratum: str | None
+    """What fusing the first two ops is about; null for single ops, blocks and foreign code."""
     line: int
     """Place in the class's plan."""
     environment_id: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,8 +12,18 @@ from hypothesis import strategies as st
 from opsgen.admit import Case, admit_all
 from opsgen.fleet import Journal
 from opsgen.recipe import Recipe
-from opsgen.records import Attempt, Environment, Status, encode_line, read_lines
-from opsgen.release import CONFIGS, build_rows, read_rows, write_rows
+from opsgen.records import (
+    Attempt,
+    Environment,
+    Graph,
+    Status,
+    Task,
+    Workload,
+    decode_line,
+    encode_line,
+    read_lines,
+)
+from opsgen.release import CONFIGS, TaskRow, build_rows, read_rows, write_rows
 from opsgen.run import join_cases, measure_key
 from opsgen.testing import environments, plans
 
@@ -62,3 +73,29 @@ def test_the_whole_chain_is_the_identity(plan: list[Case], environment: Environm
             assert [encode_line(row) for row in back_rows] == [
                 encode_line(row) for row in getattr(rows, name)
             ]
+        for row in read_rows(Path(folder) / "tasks.parquet", TaskRow):
+            assert_tells_all(row, by_id[row.task_id].task)
+
+
+def assert_tells_all(row: TaskRow, task: Task) -> None:
+    """A row holds all that its task is, so that a reader can rebuild it."""
+    graph = decode_line(row.graph, Graph) if row.graph else None
+    assert graph == task.graph
+    assert decode_line(row.workloads, tuple[Workload, ...]) == task.workloads
+    named = (row.ops,) if row.data_source == "transformers" else tuple(json.loads(row.ops))
+    rebuilt = Task(
+        task_id=row.task_id,
+        data_source=row.data_source,
+        line=row.line,
+        level=row.level,
+        ops=named,
+        code=row.code,
+        workloads=task.workloads,
+        graph=graph,
+        graph_hash=row.graph_hash,
+        family=row.family,
+        stratum=row.stratum,
+        estimate=task.estimate,
+        origin=row.origin,
+    )
+    assert rebuilt == task
