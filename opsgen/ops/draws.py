@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opsgen.ops.intervals import OPEN_UNIT, REAL, SIGNED_UNIT, UNIT, Interval
+from opsgen.ops.intervals import NONNEGATIVE, OPEN_UNIT, POSITIVE, REAL, SIGNED_UNIT, UNIT, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,11 @@ DRAWS: dict[str, InputDraw] = {
     "positive": InputDraw("torch.rand({shape}{dtype}) + 0.5", Interval(0.5, 1.5)),
     "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
     "negative": InputDraw("torch.rand({shape}{dtype}) * -4.0 - 0.1", Interval(-4.1, -0.1)),
+    "wide": InputDraw("torch.randn({shape}{dtype}) * 3", REAL),
+    "shifted": InputDraw("torch.randn({shape}{dtype}) + 1", REAL),
+    "heavy_tailed": InputDraw("torch.randn({shape}{dtype}) ** 3", REAL),
+    "rectified": InputDraw("torch.randn({shape}{dtype}).relu()", NONNEGATIVE),
+    "lognormal": InputDraw("torch.randn({shape}{dtype}).exp()", POSITIVE),
     "sign": InputDraw("torch.rand({shape}{dtype}).round() * 2 - 1", SIGNED_UNIT),
     "ascending": InputDraw("torch.randn({shape}{dtype}).sort()[0]", REAL),
     "index": InputDraw("torch.randint(0, {high}, ({shape},))", REAL, "int64"),
@@ -39,6 +44,11 @@ DRAWS: dict[str, InputDraw] = {
 
 _FLOAT_PREFERENCE = (
     "normal",
+    "wide",
+    "shifted",
+    "heavy_tailed",
+    "rectified",
+    "lognormal",
     "signed_unit",
     "unit",
     "positive",

@@ -208,6 +208,7 @@ class Op:
         is_backward_deterministic: Its gradients are, too. Set by the catalogue from the hand
             list in `opsgen.ops.determinism`, not by entries.
         is_full_precision: Some device lacks its kernel below float32.
+        needs_contiguous: A spelling of it takes its first input in one order in memory only.
     """
 
     name: str
@@ -237,6 +238,7 @@ class Op:
     is_deterministic: bool = True
     is_backward_deterministic: bool = True
     is_full_precision: bool = False
+    needs_contiguous: bool = False
 
     @property
     def has_operands(self) -> bool:

@@ -26,7 +26,13 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     dtypes: dict[str, NonNegative] = msgspec.field(default_factory=lambda: {"float32": 1.0})
     """Share of tasks by working dtype; shares are relative."""
     dags: Share = 0.2
-    """Share of graphs that are not chains: several inputs, residuals, gates."""
+    """Share of graphs that are not chains: in equal parts several inputs that meet, values read
+    more than once, and several outputs."""
+    gradients: Share = 0.0
+    """Share of tasks that return gradients: `forward(x, grad_output)`, on chains."""
+    prior: Share = 0.0
+    """Share of forward tasks whose opening pair of ops stands in real code, the common ones more
+    often; the others open with pairs that do not. At 0 nobody asks."""
     strata: dict[str, NonNegative] = msgspec.field(
         default_factory=lambda: {
             "epilogue": 0.12,
@@ -48,6 +54,20 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     """Table of device speeds that the cost model uses, by name."""
     memory_gib: Positive = 16.0
     """Largest predicted peak memory of a task, GiB."""
+    input_gib: Positive = 4.0
+    """Most that a task's inputs hold together, GiB: creating them takes seconds."""
+    min_axis: AtLeastOne = 1
+    """Some axis of an input is at least as long."""
+    odd_sizes: bool = False
+    """Widths may be odd and more sizes prime; otherwise widths are round and most sizes multiples
+    of 8."""
+    values: Share = 0.2
+    """Share of floating inputs drawn from another distribution than the usual one, `randn` where
+    an op takes all numbers."""
+    layouts: Share = 0.0
+    """Share of floating inputs that are channels-last or transposed in memory."""
+    held_out: bool = False
+    """Whether tasks bring a further workload of full size, for judging only."""
     user_ops: str | None = None
     """Digest of the file of own ops that `--ops` loads; set by it, absent without own ops."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 WIDTH = 88
 _CLOSING = ")]}"
 _OPENING = "([{"
+# What hangs on a call and has no content of its own to open up.
+_TRAILERS = re.compile(r"(?<=\))(?:\.\w+\(\)|\[\d+\])+$")
 
 
 def fit_line(line: str) -> list[str]:
@@ -20,6 +23,10 @@ def fit_line(line: str) -> list[str]:
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
     text = line.strip()
+    trailers = _TRAILERS.search(text)
+    if trailers is not None:
+        *first, last = _open_bracket(text[: trailers.start()], indent)
+        return [*first, last + trailers.group()]
     if text.rstrip(":")[-1] in _CLOSING:
         return _open_bracket(text, indent)
     for word in ("return", " ="):

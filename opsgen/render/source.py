@@ -12,7 +12,7 @@ from opsgen.ops import DRAWS, Dim
 from opsgen.records import Graph, Input
 from opsgen.render.expansion import Expansion
 from opsgen.render.lines import fit_line
-from opsgen.sampler import ResolvedNode, resolve
+from opsgen.sampler import ResolvedNode, differentiated, resolve
 
 _FULL_NAMES = {"C": "num_channels", "D": "num_features"}
 
@@ -84,23 +84,64 @@ class _Writer:
         ]
 
     def _inputs(self) -> list[str]:
-        statements = [f"    {known.name} = {self._draw(known)}" for known in self.graph.inputs]
+        statements = [line for known in self.graph.inputs for line in self._draw(known)]
         names = ", ".join(known.name for known in self.graph.inputs)
         return [*statements, f"    return [{names}]"]
 
-    def _draw(self, known: Input) -> str:
-        shape = ", ".join(str(dim) for dim in known.dims)
+    def _draw(self, known: Input) -> list[str]:
+        dims = [str(dim) for dim in known.dims]
+        if known.layout == "transposed":
+            dims[-2:] = dims[:-3:-1]
         source = DRAWS[known.draw].source
-        if len(known.dims) != 1:
+        if len(dims) != 1:
             # A trailing comma behind several elements would make black split the call.
             source = source.replace("({shape},)", "({shape})")
-        return source.format(shape=shape, dtype=self.dtype, high=known.high)
+        made = source.format(shape=", ".join(dims), dtype=self.dtype, high=known.high)
+        statements = [f"    {known.name} = {made}"]
+        if known.layout == "transposed":
+            statements.append(f"    {known.name} = {known.name}.transpose(-2, -1)")
+        elif known.layout == "channels_last":
+            name = "channels_last" if len(dims) == 4 else "channels_last_3d"
+            cast = f"{known.name}.to(memory_format=torch.{name})"
+            statements.append(f"    {known.name} = {cast}")
+        return statements
 
     def _forward(self) -> list[str]:
         names = {place: known.name for place, known in enumerate(self.graph.inputs)}
-        taken = set(names.values())
+        head = f"    def forward({', '.join(('self', *names.values()))}):"
+        if self.graph.grad_output is None:
+            return [head, *self._statements(names)]
+        gradient = names.pop(self.graph.grad_output)
+        wanted = [names[place] for place in differentiated(self.graph)]
+        body = [f"    {line}" for line in self._statements(names)]
+        inner = [f"        def compute({', '.join(wanted)}):", *body, ""]
+        return [head, *inner, *self._backward(wanted, gradient)]
+
+    def _backward(self, wanted: list[str], gradient: str) -> list[str]:
+        """Return the statements that pull `gradient` back through `compute`."""
+        args, grads = ", ".join(wanted), ", ".join(f"{name}_grad" for name in wanted)
+        unpacked = f"({grads},)" if len(wanted) == 1 else grads
+        if not self.is_tapped:
+            return [
+                f"        _, pullback = torch.func.vjp(compute, {args})",
+                f"        {unpacked} = pullback({gradient})",
+                f"        return {grads}",
+            ]
+        # A tap sees plain tensors here, which it may keep and hand out later.
+        leaves = ", ".join(f"{name}.detach().requires_grad_()" for name in wanted)
+        return [
+            "        with torch.enable_grad():",
+            f"            leaves = ({leaves},)",
+            "            output = compute(*leaves)",
+            f"            {unpacked} = torch.autograd.grad(output, leaves, {gradient})",
+            f"        return {grads}",
+        ]
+
+    def _statements(self, inputs: dict[int, str]) -> list[str]:
+        names = dict(inputs)
+        taken = {known.name for known in self.graph.inputs}
         last_use = {arg: step for step, node in enumerate(self.graph.nodes) for arg in node.args}
-        statements = [f"    def forward({', '.join(('self', *names.values()))}):"]
+        statements: list[str] = []
         for step, node in enumerate(self.nodes):
             value = len(self.graph.inputs) + step
             call = self._call(step, node, tuple(names[arg] for arg in node.args))

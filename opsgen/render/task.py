@@ -35,6 +35,7 @@ def render_task(line: Line) -> Task:
         graph=graph,
         graph_hash=graph_hash(graph),
         family=family_hash(graph),
+        stratum=line.cell.stratum,
         estimate=line.sampled.estimate,
         origin=composite.credit if composite else None,
     )

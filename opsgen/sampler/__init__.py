@@ -16,6 +16,7 @@ from opsgen.sampler.plan import Line, Plan, Sampled, num_ops, workload
 from opsgen.sampler.resolution import (
     Resolution,
     ResolvedNode,
+    differentiated,
     input_specs,
     is_legal,
     output_specs,
@@ -35,6 +36,7 @@ __all__ = [
     "Table",
     "calibration_digest",
     "composite_of",
+    "differentiated",
     "draw_text",
     "estimate",
     "family_hash",

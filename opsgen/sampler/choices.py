@@ -8,16 +8,27 @@ from typing import Any
 
 from opsgen.ops import Attrs, Dim
 
+_ODD_SHARE = 0.4
+_ODD_STEPS = (-3, -1, 1, 3, 4, 7)
+
 
 class RandomDraw:
     """Chooses attributes and names new sizes while a graph grows.
+
+    A size that an op brings along is the larger of two choices, because growing a small
+    input is work that costs nothing to create: `torch.randn` of a gigabyte takes seconds.
+
+    Args:
+        rng: Source of every choice.
+        has_odd_sizes: Sizes that need not be a multiple of anything may leave the choices.
 
     Attributes:
         sizes: Every size named so far with its value, task inputs included.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, has_odd_sizes: bool = False) -> None:
         self.rng = rng
+        self.has_odd_sizes = has_odd_sizes
         self.sizes: dict[str, int] = {}
 
     def pick(self, **choices: Sequence[Any]) -> Attrs | None:
@@ -34,7 +45,10 @@ class RandomDraw:
         legal = [value for value in choices if value % multiple_of == 0]
         if not legal:
             return None
-        return {name: self.name_size(name, legal[int(self.rng.random() * len(legal))])}
+        value = max(legal[int(self.rng.random() * len(legal))] for _ in range(2))
+        if self.has_odd_sizes and multiple_of == 1 and self.rng.random() < _ODD_SHARE:
+            value += self.rng.choice(_ODD_STEPS)
+        return {name: self.name_size(name, max(1, value))}
 
     def name_size(self, name: str, value: int) -> Dim:
         """Register a size under the first free variant of `name`."""

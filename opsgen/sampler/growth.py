@@ -28,6 +28,7 @@ from opsgen.ops import (
     expression,
     same_shape,
 )
+from opsgen.ops.gradients import repeats_backward
 from opsgen.records import Graph, Input, Node
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
@@ -63,8 +64,41 @@ _FIRST_VALUES: dict[str, tuple[int, ...]] = {
     "width": (14, 16, 28, 32, 56, 64),
 }
 
+# Widths that no kernel author would choose, and models have all the same.
+_ODD_VALUES: dict[str, tuple[int, ...]] = {
+    "features": (33, 50, 77, 100, 129, 200, 300, 333, 500, 1000, 1021, 1280),
+    "channels": (3, 5, 12, 20, 36, 40, 72, 100, 144),
+    "seq_len": (49, 77, 100, 197, 257, 384),
+    "num_heads": (3, 6, 10, 14),
+    "head_dim": (40, 72, 80, 96),
+}
+_ODD_SHARE = 0.5  # of the first values where a recipe asks for odd sizes
 _JOIN_SHARE = 0.6  # of the operands for which an earlier value would do
-_BROADEST_SHARE = 0.8  # of the inputs drawn from the broadest distribution that is legal
+_LAYOUT_RANKS = {"transposed": (2, 3, 4, 5), "channels_last": (4, 5)}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a recipe asks of a graph beside its ops.
+
+    Attributes:
+        topology: A name of `opsgen.sampler.strata.TOPOLOGIES`, or `any`.
+        is_gradient: The task returns gradients.
+        values: Share of the floating inputs not drawn from the usual distribution.
+        layouts: Share of the inputs with another order in memory.
+        has_odd_sizes: Widths need not be round.
+        min_axis: Some axis of an input is at least as long.
+    """
+
+    topology: str = "any"
+    is_gradient: bool = False
+    values: float = 0.2
+    layouts: float = 0.0
+    has_odd_sizes: bool = False
+    min_axis: int = 1
+
+
+PLAIN = Style()
 
 
 @dataclass(slots=True)
@@ -84,19 +118,25 @@ class Draft:
 
     draw: RandomDraw
     dtype: str
+    style: Style = PLAIN
+    can_transpose: bool = True  # whether all ops take inputs in any order in memory
+    floors: dict[str, int] = field(default_factory=dict)  # of sizes that must stay long
     values: list[Value] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     nodes: list[tuple[Op, tuple[int, ...], Attrs, int]] = field(default_factory=list)
     labels: dict[int, str] = field(default_factory=dict)  # of some nodes, by their number
 
 
-def grow(sequence: Sequence[str], dtype: str, rng: random.Random) -> tuple[Graph, dict[str, int]]:
+def grow(
+    sequence: Sequence[str], dtype: str, rng: random.Random, style: Style = PLAIN
+) -> tuple[Graph, dict[str, int]]:
     """Grow a graph whose nodes apply the ops of `sequence` in order.
 
     Args:
         sequence: Names of catalogue ops.
         dtype: Working dtype of floating tensors.
         rng: Source of every choice.
+        style: What else is asked of it.
 
     Returns:
         The graph and first values of its sizes, which sizing then scales.
@@ -104,11 +144,29 @@ def grow(sequence: Sequence[str], dtype: str, rng: random.Random) -> tuple[Graph
     Raises:
         SampleError: A dead end; draw again with another generator.
     """
-    draft = Draft(RandomDraw(rng), dtype)
+    draft = draft_of(sequence, dtype, rng, style)
+    return finish(draft), draft.draw.sizes
+
+
+def draft_of(sequence: Sequence[str], dtype: str, rng: random.Random, style: Style) -> Draft:
+    """Grow a graph as `grow` does, and return it with all that is known of it: see `finish`.
+
+    Raises:
+        SampleError: A dead end; draw again with another generator.
+    """
+    can_transpose = not any(CATALOGUE[name].needs_contiguous for name in sequence)
+    draft = Draft(RandomDraw(rng, style.has_odd_sizes), dtype, style, can_transpose)
     current = _add_first_input(draft, tuple(sequence))
     for name in sequence:
         current = _apply(draft, CATALOGUE[name], current)
-    return finish(draft), draft.draw.sizes
+    _check_topology(draft)
+    return draft
+
+
+def _check_topology(draft: Draft) -> None:
+    reads = [arg for _, args, _, _ in draft.nodes for arg in args]
+    if draft.style.topology == "shared" and len(set(reads)) == len(reads):
+        raise SampleError("topology: no value could be shared")
 
 
 def _add_first_input(draft: Draft, sequence: tuple[str, ...]) -> int:
@@ -118,14 +176,26 @@ def _add_first_input(draft: Draft, sequence: tuple[str, ...]) -> int:
         raise SampleError("rank: none suits the whole sequence")
     rank = ranks[int(rng.random() * len(ranks))]
     names = _DIM_NAMES[_layout(sequence, rank, rng)][rank]
+    long = int(rng.random() * len(names)) if draft.style.min_axis > 1 else None
     shape = tuple(
-        draft.draw.name_size(
-            name, _FIRST_VALUES[name][int(rng.random() * len(_FIRST_VALUES[name]))]
-        )
-        for name in names
+        draft.draw.name_size(name, _first_value(draft, name, is_long=place == long))
+        for place, name in enumerate(names)
     )
+    if long is not None:
+        draft.floors[str(expression(shape[long]))] = draft.style.min_axis
     first = CATALOGUE[sequence[0]]
     return add_input(draft, Operand(shape, first.domain, first.in_dtype, name="x"))
+
+
+def _first_value(draft: Draft, name: str, *, is_long: bool) -> int:
+    rng = draft.draw.rng
+    values = _FIRST_VALUES[name]
+    if draft.style.has_odd_sizes and name in _ODD_VALUES and rng.random() < _ODD_SHARE:
+        values = _ODD_VALUES[name]
+    if is_long:
+        least = draft.style.min_axis
+        values = tuple(value for value in values if value >= least) or (least,)
+    return values[int(rng.random() * len(values))]
 
 
 def _layout(sequence: tuple[str, ...], rank: int, rng: random.Random) -> str:
@@ -151,6 +221,7 @@ def add_input(draft: Draft, operand: Operand) -> int:
             dtype=dtype,
             draw=name,
             high=None if operand.high is None else expression(operand.high),
+            layout=_memory_layout(draft, operand),
         )
     )
     source = ("input", len(draft.inputs) - 1)
@@ -166,8 +237,18 @@ def _draw_for(draft: Draft, operand: Operand) -> tuple[str, str]:
     names = draws_within(operand.domain)
     if not names:
         raise SampleError("domain: no input draw lies within it")
-    is_broadest = draft.draw.rng.random() < _BROADEST_SHARE
-    return (names[0] if is_broadest else draft.draw.rng.choice(names)), draft.dtype
+    is_other = len(names) > 1 and draft.draw.rng.random() < draft.style.values
+    return (draft.draw.rng.choice(names[1:]) if is_other else names[0]), draft.dtype
+
+
+def _memory_layout(draft: Draft, operand: Operand) -> str:
+    # What a draw puts in order along the last dim would not be in order in memory.
+    if not draft.can_transpose or operand.draw is not None or operand.dtype != "float":
+        return "contiguous"
+    if not draft.style.layouts or draft.draw.rng.random() >= draft.style.layouts:
+        return "contiguous"
+    names = [name for name, ranks in _LAYOUT_RANKS.items() if len(operand.shape) in ranks]
+    return draft.draw.rng.choice(names) if names else "contiguous"
 
 
 def _apply(draft: Draft, op: Op, current: int) -> int:
@@ -192,6 +273,8 @@ def choose(draft: Draft, op: Op, current: int, draw: Draw) -> tuple[Attrs, tuple
     trivial = find_triviality(_applied(op, attrs, value))
     if trivial is not None:
         raise SampleError(f"trivial: {trivial}")
+    if draft.style.is_gradient and not repeats_backward(op, attrs):
+        raise SampleError(f"gradient: that of {op.name} does not repeat on a GPU")
     return attrs, operands
 
 
@@ -233,6 +316,8 @@ def _check_edge(op: Op, value: Value) -> None:
 
 
 def _operand(draft: Draft, operand: Operand, current: int) -> int:
+    if draft.style.topology == "inputs":
+        return add_input(draft, operand)
     joins = [
         index
         for index, value in enumerate(draft.values)
@@ -243,13 +328,20 @@ def _operand(draft: Draft, operand: Operand, current: int) -> int:
         and value.interval.within(operand.domain)
         and same_shape(value.shape, operand.shape)
     ]
-    if joins and draft.draw.rng.random() < _JOIN_SHARE:
+    must_join = draft.style.topology == "shared"
+    if joins and (must_join or draft.draw.rng.random() < _JOIN_SHARE):
         return joins[int(draft.draw.rng.random() * len(joins))]
     return add_input(draft, operand)
 
 
 def finish(draft: Draft) -> Graph:
-    """Return the graph: inputs numbered first and nodes behind them, sizes parted from attributes."""
+    """Return the graph: inputs first and nodes behind them, sizes parted from attributes."""
+    last = len(draft.values) - 1
+    returned = [last]
+    if draft.style.topology == "outputs":
+        returned = [_second_output(draft), last]
+    if draft.style.is_gradient:
+        add_input(draft, Operand(draft.values[last].shape, name="grad_output", draw="normal"))
     ids = [
         number if what == "input" else len(draft.inputs) + number
         for what, number in (value.source for value in draft.values)
@@ -265,5 +357,22 @@ def finish(draft: Draft) -> Graph:
         )
         for number, (op, args, attrs, spelling) in enumerate(draft.nodes)
     )
-    last = len(draft.inputs) + len(nodes) - 1
-    return Graph(dtype=draft.dtype, inputs=tuple(draft.inputs), nodes=nodes, outputs=(last,))
+    return Graph(
+        dtype=draft.dtype,
+        inputs=tuple(draft.inputs),
+        nodes=nodes,
+        outputs=tuple(ids[value] for value in returned),
+        grad_output=len(draft.inputs) - 1 if draft.style.is_gradient else None,
+    )
+
+
+def _second_output(draft: Draft) -> int:
+    """Choose what a graph returns beside its last value: what an op made that others read."""
+    made = [
+        place
+        for place, value in enumerate(draft.values[:-1])
+        if value.source[0] == "node" and value.dtype == "float"
+    ]
+    if not made:
+        raise SampleError("topology: there is nothing to return beside the last value")
+    return made[int(draft.draw.rng.random() * len(made))]

@@ -1,7 +1,7 @@
 """What makes two graphs the same: a canonical form, its hash, and families.
 
 The form ignores names, spellings, sizes and the order of commutative
-arguments, and changes with any op, edge, attribute or dtype. A bottom-up
+arguments, and changes with any op, edge, attribute, dtype or order in memory. A bottom-up
 Merkle hash orders commutative arguments; values get their numbers in the
 order of a walk from the outputs, so that a value used twice differs from two
 equal ones. Where two arguments hash alike both orders are tried.
@@ -17,7 +17,7 @@ from itertools import product
 import msgspec
 
 from opsgen.ops import CATALOGUE
-from opsgen.records import Graph, Node
+from opsgen.records import Graph, Input, Node
 
 _SIZE_NAME = re.compile(r"[a-z_][a-z_0-9]*")
 
@@ -71,7 +71,7 @@ def _canonical(graph: Graph, *, with_attrs: bool) -> bytes:
 def _labels(graph: Graph, with_attrs: bool) -> list[str]:
     """Merkle labels of all values: equal for values that are computed alike."""
     labels = [
-        _hash(msgspec.json.encode([known.dtype, known.draw, _pattern(known.dims, {})]))
+        _hash(msgspec.json.encode([*_traits(known), _pattern(known.dims, {})]))
         for known in graph.inputs
     ]
     for node in graph.nodes:
@@ -98,7 +98,7 @@ def _walk(graph: Graph, args_of: tuple[tuple[int, ...], ...], with_attrs: bool) 
     num_inputs = len(graph.inputs)
     numbers: dict[int, int] = {}
     sizes: dict[str, str] = {}
-    rows: list[object] = [graph.dtype]
+    rows: list[object] = [graph.dtype, graph.grad_output is not None]
 
     def visit(value: int) -> Iterator[int]:
         if value in numbers:
@@ -113,13 +113,17 @@ def _walk(graph: Graph, args_of: tuple[tuple[int, ...], ...], with_attrs: bool) 
         for value in visit(output):
             if value < num_inputs:
                 known = graph.inputs[value]
-                rows.append(["input", known.dtype, known.draw, _pattern(known.dims, sizes)])
+                rows.append(["input", *_traits(known), _pattern(known.dims, sizes)])
             else:
                 node = graph.nodes[value - num_inputs]
                 args = [numbers[arg] for arg in args_of[value - num_inputs]]
                 rows.append([node.op, args, node.attrs if with_attrs else None])
     rows.append([numbers[output] for output in graph.outputs])
     return rows
+
+
+def _traits(known: Input) -> list[str]:
+    return [known.dtype, known.draw, known.layout]
 
 
 def _pattern(dims: tuple[int | str, ...], sizes: dict[str, str]) -> list[int | str]:

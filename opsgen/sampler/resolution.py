@@ -64,13 +64,19 @@ def is_legal(resolution: Resolution) -> bool:
 def input_specs(graph: Graph, resolution: Resolution) -> tuple[TensorSpec, ...]:
     """Return what `get_inputs` gives under the resolved sizes."""
     return tuple(
-        TensorSpec(shape=shape, dtype=known.dtype)
+        TensorSpec(shape=shape, dtype=known.dtype, layout=known.layout)
         for known, shape in zip(graph.inputs, resolution.shapes, strict=False)
     )
 
 
 def output_specs(graph: Graph, resolution: Resolution) -> tuple[TensorSpec, ...]:
     """Return the leaves that `forward` gives under the resolved sizes."""
+    if graph.grad_output is not None:
+        return tuple(
+            TensorSpec(shape=resolution.shapes[number], dtype=known.dtype)
+            for number, known in enumerate(graph.inputs)
+            if number in differentiated(graph)
+        )
     num_inputs = len(graph.inputs)
     specs = []
     for value in graph.outputs:
@@ -78,3 +84,14 @@ def output_specs(graph: Graph, resolution: Resolution) -> tuple[TensorSpec, ...]
         dtype = graph.dtype if kind == "float" else kind
         specs.append(TensorSpec(shape=resolution.shapes[value], dtype=dtype))
     return tuple(specs)
+
+
+def differentiated(graph: Graph) -> tuple[int, ...]:
+    """Return the inputs whose gradients a gradient task returns; none for others."""
+    if graph.grad_output is None:
+        return ()
+    return tuple(
+        number
+        for number, known in enumerate(graph.inputs)
+        if number != graph.grad_output and known.dtype == graph.dtype
+    )

@@ -8,12 +8,15 @@ rounded to multiples of 8, some stay odd, some become primes.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import log, prod
 
 from opsgen.errors import SampleError
+from opsgen.ops import evaluate
 from opsgen.records import Graph
-from opsgen.sampler.cost import Calibration, predict_ms, predict_peak_bytes
-from opsgen.sampler.resolution import is_legal, resolve
+from opsgen.sampler.cost import ITEM_BYTES, Calibration, predict_ms, predict_peak_bytes
+from opsgen.sampler.resolution import Resolution, is_legal, resolve
 
 # Names whose sizes may be scaled, with the bounds kept: widths are left as they were drawn,
 # because groups, heads and kernels were chosen for them.
@@ -26,11 +29,14 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     "width": (8, 512),
 }
 _ACCEPTED = (0.6, 1.6)  # of the target time, after jitter
+# Up to where jitter rounds, and from where on it takes primes: usual sizes, odd sizes.
+_STYLES = {False: (0.5, 0.85), True: (0.25, 0.65)}
 _MAX_ELEMENTS = 2**31 - 1
 _MAX_PARAMETER_BYTES = 512 * 2**20
 _PRIMES = (7, 11, 13, 17, 23, 29, 37, 53, 67, 101, 127, 193, 257, 383, 509, 769, 1021, 2039)
 _TWIN_LEVELS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 _TWIN_ELEMENTS = 200_000
+_NUM_HELD_OUT = 3
 _SMALLER_SHARES = ((0.125, 1.0), (0.25, 0.5), (0.5, 0.5), (0.5, 1.0), (1.0, 0.5))
 
 
@@ -38,11 +44,43 @@ def _base(name: str) -> str:
     return name.rstrip("0123456789").removesuffix("_")
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What sizes must respect.
+
+    Attributes:
+        memory_bytes: Largest predicted peak of an eager call.
+        input_bytes: Most that all inputs hold together.
+        floors: Least value of some sizes.
+        has_odd_sizes: More of the sizes are odd or prime.
+    """
+
+    memory_bytes: float
+    input_bytes: float
+    floors: dict[str, int] = field(default_factory=dict)
+    has_odd_sizes: bool = False
+
+
+def reach_ms(
+    graph: Graph, first: dict[str, int], calibration: Calibration, limits: Limits
+) -> float:
+    """Return about the longest eager time that memory allows, if both grow alike, milliseconds."""
+    resolution = resolve(graph, first)
+    time_ms = predict_ms(graph, resolution, calibration)
+    work_ms = max(time_ms - calibration.launch_ms * len(graph.nodes), 0.0)
+    return work_ms * min(
+        limits.memory_bytes / predict_peak_bytes(graph, resolution),
+        limits.input_bytes / max(1, _input_bytes(graph, resolution)),
+        _MAX_ELEMENTS / max(prod(shape) for shape in resolution.shapes),
+    )
+
+
 def fit_sizes(
     graph: Graph,
     first: dict[str, int],
     target_ms: float,
     calibration: Calibration,
+    limits: Limits,
     rng: random.Random,
 ) -> dict[str, int]:
     """Scale sizes until the modelled eager time is near a target.
@@ -52,12 +90,13 @@ def fit_sizes(
         first: Sizes to start from.
         target_ms: Wanted eager time, milliseconds.
         calibration: Speeds of the device.
+        limits: What the sizes must respect.
         rng: Source of the split between dims and of the jitter.
 
     Raises:
         SampleError: The target is out of reach, or the sizes reached are not legal.
     """
-    sizes = dict(first)
+    sizes = {name: max(size, limits.floors.get(name, 1)) for name, size in first.items()}
     names = [name for name in sizes if _base(name) in _BOUNDS]
     batch = [name for name in names if _base(name) == "batch_size"]
     others = [name for name in names if _base(name) != "batch_size"]
@@ -65,9 +104,10 @@ def fit_sizes(
     for group, part in ((others, 1.0 - share), (batch, 1.0), (others, 1.0), (batch, 1.0)):
         ratio = target_ms / predict_ms(graph, resolve(graph, sizes), calibration)
         if group and abs(log(ratio)) > 0.1:
-            _scale(sizes, group, ratio ** (part / len(group)))
+            _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
     for name in names:
-        sizes[name] = _jitter(sizes[name], _base(name), rng)
+        jittered = _jitter(sizes[name], _base(name), rng, _STYLES[limits.has_odd_sizes])
+        sizes[name] = max(jittered, limits.floors.get(name, 1))
     resolution = resolve(graph, sizes)
     ratio = predict_ms(graph, resolution, calibration) / target_ms
     if not _ACCEPTED[0] <= ratio <= _ACCEPTED[1]:
@@ -76,40 +116,55 @@ def fit_sizes(
         raise SampleError("size: attributes are not legal at the size reached")
     if max(prod(shape) for shape in resolution.shapes) > _MAX_ELEMENTS:
         raise SampleError("size: a tensor outgrows 32-bit indices")
+    check_memory(graph, resolution, limits)
     return sizes
 
 
-def _scale(sizes: dict[str, int], names: list[str], factor: float) -> None:
+def _scale(sizes: dict[str, int], names: list[str], factor: float, floors: dict[str, int]) -> None:
     for name in names:
         low, high = _BOUNDS[_base(name)]
-        sizes[name] = min(high, max(low, round(sizes[name] * factor)))
+        low = max(low, floors.get(name, 1))
+        sizes[name] = min(max(high, low), max(low, round(sizes[name] * factor)))
 
 
-def _jitter(size: int, base: str, rng: random.Random) -> int:
+def _jitter(size: int, base: str, rng: random.Random, shares: tuple[float, float]) -> int:
     low, high = _BOUNDS[base]
     style = rng.random()
-    if size < 8 or (size < 16 and style < 0.5):
+    if size < 8 or (size < 16 and style < shares[0]):
         return size
-    if style < 0.5:
+    if style < shares[0]:
         step = 8 if size < 256 else 32
         size = max(step, round(size / step) * step)
-    elif style > 0.85:
+    elif style > shares[1]:
         size = min(_PRIMES, key=lambda prime: abs(log(prime / size)))
     return min(high, max(low, size))
 
 
-def check_memory(graph: Graph, sizes: dict[str, int], limit_bytes: float) -> None:
-    """Refuse sizes whose predicted peak or parameters outgrow what a task may hold.
+def check_memory(graph: Graph, resolution: Resolution, limits: Limits) -> None:
+    """Refuse sizes whose predicted peak, inputs or parameters outgrow what a task may hold.
 
     Raises:
         SampleError: They do.
     """
-    resolution = resolve(graph, sizes)
-    if predict_peak_bytes(graph, resolution) > limit_bytes:
+    if predict_peak_bytes(graph, resolution) > limits.memory_bytes:
         raise SampleError("size: predicted memory above the limit")
+    if _input_bytes(graph, resolution) > limits.input_bytes:
+        raise SampleError("size: inputs above the limit")
     parameters = sum(node.op.params(node.ins, node.attrs) for node in resolution.nodes)
     if 4 * parameters > _MAX_PARAMETER_BYTES:
         raise SampleError("size: parameters above 512 MiB")
+
+
+def _input_bytes(graph: Graph, resolution: Resolution) -> int:
+    return sum(
+        prod(shape) * ITEM_BYTES[known.dtype]
+        for known, shape in zip(graph.inputs, resolution.shapes, strict=False)
+    )
+
+
+def longest_axis(graph: Graph, sizes: dict[str, int]) -> int:
+    """Return the length of the longest axis of any input."""
+    return max(evaluate(dim, sizes) for known in graph.inputs for dim in known.dims)
 
 
 def smaller_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
@@ -129,6 +184,35 @@ def smaller_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
         if smaller != sizes and is_legal(resolve(graph, smaller)):
             return smaller
     raise SampleError("size: no smaller workload is legal")
+
+
+def held_out_sizes(sizes: dict[str, int], draw: Callable[[], dict[str, int]]) -> dict[str, int]:
+    """Return a workload of another target time, none of whose scaled sizes are the default's.
+
+    Where a few draws do not part them all, the one that parts the most is taken.
+
+    Args:
+        sizes: The default workload.
+        draw: Draws sizes at another target.
+
+    Raises:
+        SampleError: None differs.
+    """
+    best, most = sizes, 0
+    scaled = [name for name in sizes if _base(name) in _BOUNDS]
+    for _ in range(_NUM_HELD_OUT):
+        try:
+            drawn = draw()
+        except SampleError:
+            continue
+        num_other = sum(drawn[name] != sizes[name] for name in scaled)
+        if num_other > most:
+            best, most = drawn, num_other
+        if most == len(scaled):
+            break
+    if not most:
+        raise SampleError("size: no workload could be held out")
+    return best
 
 
 def twin_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:

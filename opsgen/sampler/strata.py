@@ -9,8 +9,9 @@ are pointwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any, NamedTuple
 
 from opsgen.ops import CATALOGUE, Kind, Op
 
@@ -43,6 +44,8 @@ _CONTRACTIONS, _ROWS, _POINTWISE = ROLES["contraction"], ROLES["row"], ROLES["po
 _BY_EITHER = tuple((role, ROLES[role]) for role in ("other", "scan", "window", "layout", "row"))
 
 CYCLE = 1000  # lines after which a schedule repeats; quotas are exact over it
+_NUM_FITS = 200
+_GOLDEN = 0.6180339887498949
 
 
 def role_of(op: Op) -> str:
@@ -79,8 +82,82 @@ def _stratum_of_names(first: str, second: str) -> str:
     return stratum_of(CATALOGUE[first], CATALOGUE[second])
 
 
-Cell = tuple[str | None, bool]
-"""Stratum (None for single ops) and whether some op reads several tensors."""
+TOPOLOGIES: dict[str, str] = {
+    "chain": "every op reads the one before it, and nothing else but task inputs of its own kind",
+    "inputs": "several task inputs meet: gates, residuals, second operands",
+    "shared": "a value is read more than once: shared subexpressions",
+    "outputs": "a chain that returns an intermediate beside its last value",
+}
+
+
+class Cell(NamedTuple):
+    """What the plan decides of a line before it looks for a sequence.
+
+    Attributes:
+        stratum: Fusion stratum of the pair that opens it; None for single ops.
+        topology: A name of `TOPOLOGIES`.
+        is_gradient: The task returns gradients.
+        is_half: Its dtype is shorter than float32.
+        is_seen: Whether real code has its opening pair; None if that does not matter.
+    """
+
+    stratum: str | None
+    topology: str = "chain"
+    is_gradient: bool = False
+    is_half: bool = False
+    is_seen: bool | None = None
+
+    @property
+    def with_operands(self) -> bool:
+        """Whether some op reads several tensors."""
+        return self.topology in ("inputs", "shared")
+
+
+def balance(
+    rows: Mapping[str | None, float],
+    columns: Mapping[Cell, float],
+    is_possible: Callable[[Cell], bool],
+) -> dict[Cell, float]:
+    """Share lines out over strata and, within each, over kinds of tasks that it has.
+
+    Iterative proportional fitting (Deming and Stephan, 1940): where a stratum lacks a kind
+    of task, others make up for it, so that both kinds of shares hold as far as they can.
+
+    Args:
+        rows: Share of each stratum, relative.
+        columns: Share of each kind of task, relative: cells whose stratum is ignored.
+        is_possible: Whether any sequence belongs to a cell.
+    """
+    wanted_rows, wanted_columns = _normalised(rows), _normalised(columns)
+    shares = {
+        cell: row * column
+        for stratum, row in wanted_rows.items()
+        for kind, column in wanted_columns.items()
+        if row * column > 0 and is_possible(cell := kind._replace(stratum=stratum))
+    }
+    for _ in range(_NUM_FITS):
+        # Strata last: they hold exactly where the two disagree.
+        shares = _fitted(shares, wanted_columns, lambda cell: cell._replace(stratum=None))
+        shares = _fitted(shares, wanted_rows, lambda cell: cell.stratum)
+    return shares
+
+
+def _normalised(shares: Mapping[Any, float]) -> dict[Any, float]:
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items()}
+
+
+def _fitted(
+    shares: dict[Cell, float], wanted: Mapping[Any, float], line_of: Callable[[Cell], Any]
+) -> dict[Cell, float]:
+    totals: dict[Any, float] = {}
+    for cell, share in shares.items():
+        totals[line_of(cell)] = totals.get(line_of(cell), 0.0) + share
+    possible = sum(wanted[line] for line in totals)
+    return {
+        cell: share * wanted[line_of(cell)] / possible / totals[line_of(cell)]
+        for cell, share in shares.items()
+    }
 
 
 class Schedule:
@@ -92,14 +169,16 @@ class Schedule:
 
     def __init__(self, shares: Mapping[Cell, float]) -> None:
         self.counts = _apportion(shares)
-        # The k-th of n slots stands at (k + 1/2) / n of the cycle: any stretch of lines is
-        # as close to the shares as whole numbers allow.
+        # The slots of a cell stand at equal distances, those of rare cells not all at once: any
+        # stretch of lines is about as close to the shares as whole numbers allow.
         slots = [
-            ((rank + 0.5) / count, str(cell), cell, rank)
-            for cell, count in self.counts.items()
+            ((rank + (0.5 + place * _GOLDEN) % 1.0) / count, place, cell, rank)
+            for place, (cell, count) in enumerate(self.counts.items())
             for rank in range(count)
         ]
-        self._slots = [(cell, rank) for _, _, cell, rank in sorted(slots)]
+        self._slots = [
+            (cell, rank) for _, _, cell, rank in sorted(slots, key=lambda slot: slot[:2])
+        ]
 
     def place(self, number: int) -> tuple[Cell, int]:
         """Return the cell of a line and its number within the cell."""

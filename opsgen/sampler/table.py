@@ -12,16 +12,18 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import prod
 
 from opsgen.ops import BLOCK_OPS, CATALOGUE, Attrs, Dim, Interval, Op, Operand
+from opsgen.ops.gradients import has_gradient, is_curved
 from opsgen.ops.intervals import REAL
 from opsgen.ops.user import seal_catalogue
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
+from opsgen.sampler.pairs import is_degenerate, num_seen
 from opsgen.sampler.strata import stratum_of_sequence
 
 _NUM_SAMPLES = 6
@@ -72,6 +74,8 @@ def _ranks_between(first: str, second: str) -> frozenset[int]:
     producer, consumer = CATALOGUE[first], CATALOGUE[second]
     if producer.out_dtype != "float" or consumer.in_dtype != "float":
         return frozenset()
+    if is_degenerate(first, second):
+        return frozenset()
     attrs_by_rank: dict[int, list[Attrs]] = {}
     for after in _applications(second):
         attrs_by_rank.setdefault(after.rank_in, []).append(after.attrs)
@@ -114,62 +118,94 @@ def feasible_ranks(sequence: tuple[str, ...]) -> tuple[int, ...]:
 _State = tuple[str, frozenset[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Which sequences a table holds.
+
+    Attributes:
+        length: Number of ops.
+        with_operands: Those in which some op reads several tensors (True), or none does (False).
+        stratum: Those whose first pair belongs to it; None for all.
+        is_gradient: Those whose gradients make a task: all ops are differentiable and
+            repeatable backward, and some derivative depends on the input.
+        is_half: Those whose ops all have half-precision kernels.
+        is_seen: Those whose first pair stands in real code (True), does not (False), or both
+            (None).
+    """
+
+    length: int
+    with_operands: bool = False
+    stratum: str | None = None
+    is_gradient: bool = False
+    is_half: bool = False
+    is_seen: bool | None = None
+
+
 @cache
-def _starts(with_operands: bool) -> tuple[_State, ...]:
+def _starts(contents: Contents) -> tuple[_State, ...]:
     seal_catalogue()
     return tuple(
         (name, _ranks_in(name))
         for name, op in CATALOGUE.items()
-        if (with_operands or not op.has_operands) and op.is_deterministic
+        if (contents.with_operands or not op.has_operands) and op.is_deterministic
+        if not (contents.is_half and op.is_full_precision)
+        if not contents.is_gradient or has_gradient(op)
         if name not in BLOCK_OPS and _ranks_in(name)
     )
 
 
 @cache
-def _followers(state: _State, with_operands: bool) -> tuple[_State, ...]:
+def _followers(state: _State, contents: Contents) -> tuple[_State, ...]:
     reached = _ranks_out(*state)
     found = []
-    for name, _ in _starts(with_operands):
+    for name, _ in _starts(contents):
         ranks = reached & _ranks_between(state[0], name)
         if ranks:
             found.append((name, ranks))
     return tuple(found)
 
 
+def _satisfies(name: str, contents: Contents) -> bool:
+    """Whether an op brings what a table asks of at least one op of each sequence."""
+    op = CATALOGUE[name]
+    if contents.is_gradient:
+        return is_curved(op)
+    return op.has_operands or not contents.with_operands
+
+
 @cache
-def _count(left: int, last: _State, is_done: bool, with_operands: bool) -> int:
+def _count(left: int, last: _State, is_done: bool, contents: Contents) -> int:
     """Count the ways to go on for `left` more ops after `last`."""
     if left == 0:
         return int(is_done)
     return sum(
-        _count(left - 1, state, is_done or CATALOGUE[state[0]].has_operands, with_operands)
-        for state in _followers(last, with_operands)
+        _count(left - 1, state, is_done or _satisfies(state[0], contents), contents)
+        for state in _followers(last, contents)
     )
 
 
 class Table:
-    """All legal sequences of one length and stratum, numbered from 0.
+    """All legal sequences of one kind, numbered from 0.
 
-    Args:
-        length: Number of ops.
-        with_operands: Count the sequences in which some op reads several tensors
-            (True), or those in which none does (False).
-        stratum: Count only the sequences whose first pair belongs to it; None for all.
+    Where only pairs of real code are asked for, a sequence is there once for each doubling
+    of the number of models that hold its opening pair.
     """
 
-    def __init__(self, length: int, *, with_operands: bool, stratum: str | None = None) -> None:
-        self.length = length
-        self.with_operands = with_operands
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        # What paths are counted by, whatever opens them.
+        self._body = replace(contents, length=0, stratum=None, is_seen=None)
         self._openings: list[tuple[_State, ...]] = []
+        self._counts: list[int] = []
         self._ends: list[int] = []
         self.size = 0
-        for opening in self._all_openings(stratum):
-            count = _count(
-                length - len(opening), opening[-1], self._is_done(opening), with_operands
-            )
+        for opening in self._all_openings():
+            left = contents.length - len(opening)
+            count = _count(left, opening[-1], self._is_done(opening), self._body)
             if count:
-                self.size += count
+                self.size += count * self._weight(opening)
                 self._openings.append(opening)
+                self._counts.append(count)
                 self._ends.append(self.size)
 
     def sequence(self, number: int) -> tuple[str, ...]:
@@ -181,28 +217,36 @@ class Table:
         if not 0 <= number < self.size:
             raise IndexError(f"sequence {number} of {self.size}")
         place = bisect_right(self._ends, number)
-        number -= self._ends[place - 1] if place else 0
+        number = (number - (self._ends[place - 1] if place else 0)) % self._counts[place]
         path = list(self._openings[place])
-        while len(path) < self.length:
-            left = self.length - len(path) - 1
-            for state in _followers(path[-1], self.with_operands):
-                done = self._is_done((*path, state))
-                count = _count(left, state, done, self.with_operands)
+        while len(path) < self.contents.length:
+            left = self.contents.length - len(path) - 1
+            for state in _followers(path[-1], self._body):
+                count = _count(left, state, self._is_done((*path, state)), self._body)
                 if number < count:
                     path.append(state)
                     break
                 number -= count
         return tuple(name for name, _ in path)
 
-    def _all_openings(self, stratum: str | None) -> Iterator[tuple[_State, ...]]:
-        for first in _starts(self.with_operands):
-            if self.length == 1:
+    def _all_openings(self) -> Iterator[tuple[_State, ...]]:
+        wanted = self.contents
+        for first in _starts(self._body):
+            if wanted.length == 1:
                 yield (first,)
                 continue
-            for second in _followers(first, self.with_operands):
-                if stratum in (None, stratum_of_sequence((first[0], second[0]))):
+            for second in _followers(first, self._body):
+                pair = (first[0], second[0])
+                if wanted.stratum not in (None, stratum_of_sequence(pair)):
+                    continue
+                if wanted.is_seen in (None, num_seen(*pair) > 0):
                     yield first, second
+
+    def _weight(self, opening: tuple[_State, ...]) -> int:
+        if not self.contents.is_seen:
+            return 1
+        return num_seen(opening[0][0], opening[1][0]).bit_length()
 
     def _is_done(self, path: Sequence[_State]) -> bool:
         """Whether what the table asks for is there already."""
-        return not self.with_operands or any(CATALOGUE[name].has_operands for name, _ in path)
+        return any(_satisfies(name, self._body) for name, _ in path)

@@ -90,7 +90,7 @@ def test_lines_keep_the_shares_of_dags_dtypes_and_strata() -> None:
     plan = Plan(3, config)
     sequences = [plan.sequence("torch#2", number) for number in range(1000)]
     dags = [names for names in sequences if any(CATALOGUE[name].has_operands for name in names)]
-    assert len(dags) == 300
+    assert len(dags) == 200  # the third third returns several values of a chain
     strata = Counter(stratum_of_sequence(names) for names in sequences)
     assert strata == {"epilogue": 750, "row": 250}
     early = Counter(stratum_of_sequence(names) for names in sequences[:40])
