@@ -209,6 +209,7 @@ OPS = (
             spell("F.local_response_norm({x}, {size}{...})"),
         ),
         is_full_precision=True,
+        needs_contiguous=True,
         ranks=(3, 4, 5),
         layout="channels",
         attrs=_local_attrs,

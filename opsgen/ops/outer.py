@@ -55,6 +55,7 @@ OPS = (
         "kron",
         spell("torch.kron({x}, {y})"),
         spell("{x}.kron({y})"),
+        needs_contiguous=True,
         ranks=(2,),
         attrs=_block_attrs,
         operands=lambda draw, ins, attrs: (Operand((attrs["block_rows"], attrs["block_columns"])),),

@@ -35,8 +35,10 @@ def _long_enough(least: int) -> Any:
     return lambda draw, ins: {} if ins[0][-1] >= least else None
 
 
-def _transform(name: str, call: str, dims: int, **fields: Any) -> Op:
-    """A transform over the last `dims` dims."""
+def _transform(
+    name: str, call: str, dims: int, *, qualified: str | None = None, **fields: Any
+) -> Op:
+    """A transform over the last `dims` dims; `qualified` where the call opens with another."""
 
     def flops(ins: Shapes, _attrs: Attrs, out: Shape) -> int:
         # 5 n log2 n, the count that FFTW's benchmarks use.
@@ -53,7 +55,7 @@ def _transform(name: str, call: str, dims: int, **fields: Any) -> Op:
         "is_full_precision": True,
         **fields,
     }
-    return Op(name, Kind.TRANSFORM, (spell(call),), **settings)
+    return Op(name, Kind.TRANSFORM, (spell(call, name=qualified),), **settings)
 
 
 def _window(_draw: Draw, _ins: Shapes, attrs: Attrs) -> tuple[Operand, ...]:
@@ -82,6 +84,7 @@ OPS = (
         "rfft_parts",
         "torch.view_as_real(torch.fft.rfft({x}))",
         1,
+        qualified="torch.fft.rfft",
         ranks=(2, 3),
         out=lambda ins, attrs: (*ins[0][:-1], _half(ins[0][-1]), 2),
         props=_ODD,
