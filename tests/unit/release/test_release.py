@@ -30,6 +30,7 @@ from opsgen.records import (
     digest,
 )
 from opsgen.release import CONFIGS, describe_columns, load_release, write_release
+from opsgen.sampler.strata import STRATA
 
 LEAF = TensorSpec(shape=(64, 32), dtype="float32")
 TOLERANCE = Tolerance(value=1e-5, error=None, num_terms=32, is_assumed=True)
@@ -83,6 +84,7 @@ def case(level: int, line: int) -> Case:
         workloads=(),
         graph_hash=digest(level, line),
         family=digest(level, line // 2),
+        stratum=[*STRATA][line % len(STRATA)] if level == 2 else None,
     )
     measure = MeasureEvidence(
         environment_id="here",
@@ -233,6 +235,46 @@ def test_the_card_says_where_everything_is(folder: Path) -> None:
         assert named == [column.name for column in describe_columns(kind)]
     assert all(line.count(" | ") == 2 for line in text.splitlines() if line.startswith("| rej"))
     assert text.isascii()
+
+
+def test_the_card_counts_tasks_by_stratum(folder: Path) -> None:
+    tasks = load_release(folder).tasks
+    section = (folder / "README.md").read_text().partition("## Fusion strata\n")[2]
+    cells = [line.split(" | ") for line in section.partition("\n## ")[0].splitlines()]
+    told = {row[0].strip("| `"): row[1] for row in cells[3:] if len(row) == 4}
+    counts = {name: tasks.filter(pl.col("stratum") == name).height for name in STRATA}
+    counts["none"] = tasks["stratum"].null_count()
+    assert told == {name: str(count) for name, count in counts.items() if count}
+    assert counts["none"] == 4
+    assert sum(counts.values()) == len(tasks)
+    assert load_release(folder).rejected["stratum"].null_count() > 0
+
+
+def test_ops_are_written_as_in_the_original(tmp_path: Path) -> None:
+    """A JSON list for stacks of torch ops, the bare name for a block of `transformers`."""
+    name = "transformers.models.llama.modeling_llama.LlamaMLP"
+    plain = [case(2, line) for line in (0, 2, 3, 6)]
+    blocks = [
+        msgspec.structs.replace(
+            one,
+            task=msgspec.structs.replace(
+                one.task,
+                task_id=digest("block", one.task.line),
+                data_source="transformers",
+                ops=(name,),
+                level=1,
+                stratum=None,
+            ),
+        )
+        for one in plain
+    ]
+    want = ReleaseConfig(want={"torch#2": 1, "transformers": 1})
+    recipe = msgspec.structs.replace(RECIPE, release=want)
+    release = load_release(write(tmp_path, plain + blocks, recipe))
+    for rows in (release.tasks, release.rejected):
+        written = dict(rows.select("data_source", "ops").iter_rows())
+        assert json.loads(written["torch#2"]) == ["torch.relu", "torch.sum"]
+        assert written["transformers"] == name
 
 
 def test_the_recipe_in_the_folder_is_the_one_that_was_run(folder: Path) -> None:
