@@ -2,7 +2,7 @@
 
 `app` puts the commands together and turns a user's mistake into one line and
 exit code 2; `recipes` holds the commands that take a recipe, `looking` those
-that show something, `auditing` the audit of foreign code, `display` what
+that show something, `auditing` the audit of foreign code, `calibrating` what measures a device, `display` what
 results look like. Results go to standard output, progress and errors to
 standard error. The only room that prints.
 """

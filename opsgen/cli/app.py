@@ -9,7 +9,7 @@ from collections.abc import Callable
 import typer
 
 import opsgen
-from opsgen.cli import auditing, looking, recipes, working
+from opsgen.cli import auditing, calibrating, looking, recipes, working
 from opsgen.errors import MeasureError, UsageError
 
 _MISTAKE = 2
@@ -63,6 +63,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         looking.show,
         looking.ops,
         looking.doctor,
+        calibrating.calibrate,
         working.worker,
     ),
 }

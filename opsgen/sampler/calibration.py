@@ -17,6 +17,7 @@ from opsgen.records import Record, digest
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
+_HALF = ("bfloat16", "float16")
 _AT = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`$")
 
 
@@ -42,6 +43,8 @@ class Calibration(Record, frozen=True, kw_only=True):
     """Factor on an op's time by its name, 1 where it is left out. `<name>:outer` is that of the
     op along dims other than the last, `<name>:grouped` in groups, `<name>:global` over all
     positions; all the same as `<name>` where they are left out."""
+    half: dict[str, Positive] = msgspec.field(default_factory=dict)
+    """Further factor on an op's time at half precision by its name, 1 where it is left out."""
     dtypes: dict[str, dict[str, Positive]] = msgspec.field(default_factory=dict)
     """Factor on the time of memory passes by dtype and kind, 1 where it is left out."""
     strided: dict[str, Positive] = msgspec.field(default_factory=dict)
@@ -62,10 +65,12 @@ class Calibration(Record, frozen=True, kw_only=True):
         rates = self.rate_gflop_s.get(dtype, self.rate_gflop_s["float32"])
         return rates.get(kind, rates["default"]) * 1e6
 
-    def op_factor(self, name: str, variant: str) -> float:
+    def op_factor(self, name: str, variant: str, dtype: str) -> float:
         """Return the factor of an op in a variant; the empty one is the op itself."""
         factor = self.ops.get(name, 1.0)
-        return self.ops.get(f"{name}:{variant}", factor) if variant else factor
+        if variant:
+            factor = self.ops.get(f"{name}:{variant}", factor)
+        return factor * self.half.get(name, 1.0) if dtype in _HALF else factor
 
     def work_ms(self, kind: str, dtype: str, moved: float, flops: float) -> float:
         """Return the time of an op of a kind before its own factor, its launch left out.
@@ -133,7 +138,7 @@ def _convert(tree: dict[str, Any], where: str) -> Calibration:
     except msgspec.ValidationError as error:
         match = _AT.search(str(error))
         message = _AT.sub("", str(error)).replace("`", "").replace("Object", "table")
-        key = f"{match['path']}: " if match and match["path"] else ""
+        key = _full_key(tree, match["path"]) if match else ""
         raise UsageError(f"{where}: {key}{message[0].lower()}{message[1:]}") from error
     if "default" not in table.bandwidth_gb_s:
         raise UsageError(f"{where}: bandwidth_gb_s: lacks default")
@@ -143,6 +148,19 @@ def _convert(tree: dict[str, Any], where: str) -> Calibration:
         if "default" not in rates:
             raise UsageError(f"{where}: rate_gflop_s.{dtype}: lacks default")
     return table
+
+
+def _full_key(tree: dict[str, Any], path: str) -> str:
+    """Return a path with the key that msgspec writes as `[...]`: the first without a figure."""
+    table, is_inside, _ = path.partition("[...]")
+    for key, value in tree.get(table, {}).items() if is_inside else ():
+        if isinstance(value, dict):
+            found = _full_key({f"{table}.{key}": value}, f"{table}.{key}[...]")
+            if "[" not in found:
+                return found
+        elif isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            return f"{table}.{key}: "
+    return f"{path}: "
 
 
 def render_calibration(calibration: Calibration, comment: str) -> str:
@@ -160,6 +178,7 @@ def render_calibration(calibration: Calibration, comment: str) -> str:
     tables["strided"] = calibration.strided
     tables["gradients"] = calibration.gradients
     tables["ops"] = calibration.ops
+    tables["half"] = calibration.half
     tables["scratch"] = calibration.scratch
     for name, table in tables.items():
         if table:

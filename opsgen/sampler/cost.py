@@ -94,7 +94,7 @@ def _node_costs(
     strided = {at for at, known in enumerate(graph.inputs) if known.layout != "contiguous"}
     for node in resolution.nodes:
         kind = node.op.kind.value
-        factor = calibration.op_factor(node.op.name, variant_of(node))
+        factor = calibration.op_factor(node.op.name, variant_of(node), dtype)
         factor *= slowdown(node, calibration)
         if not strided.isdisjoint(node.args):
             factor *= calibration.strided.get(kind, 1.0)
