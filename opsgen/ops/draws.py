@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opsgen.ops.intervals import NONNEGATIVE, OPEN_UNIT, POSITIVE, REAL, SIGNED_UNIT, UNIT, Interval
+from opsgen.ops.intervals import NONNEGATIVE, POSITIVE, REAL, SIGNED_UNIT, UNIT, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class InputDraw:
 # torch.rand includes 0: the affine maps below keep strictly inside open domains.
 DRAWS: dict[str, InputDraw] = {
     "normal": InputDraw("torch.randn({shape}{dtype})", REAL),
-    "unit": InputDraw("torch.rand({shape}{dtype})", UNIT),
-    "open_unit": InputDraw("torch.rand({shape}{dtype}) * 0.98 + 0.01", OPEN_UNIT),
-    "signed_unit": InputDraw("torch.rand({shape}{dtype}) * 1.9 - 0.95", SIGNED_UNIT),
+    "unit": InputDraw("torch.rand({shape}{dtype})", Interval(0.0, 1.0, open_high=True)),
+    "open_unit": InputDraw("torch.rand({shape}{dtype}) * 0.98 + 0.01", Interval(0.01, 0.99)),
+    "signed_unit": InputDraw("torch.rand({shape}{dtype}) * 1.9 - 0.95", Interval(-0.96, 0.96)),
     "positive": InputDraw("torch.rand({shape}{dtype}) + 0.5", Interval(0.5, 1.5)),
     "above_one": InputDraw("torch.rand({shape}{dtype}) + 1.1", Interval(1.1, 2.1)),
     "negative": InputDraw("torch.rand({shape}{dtype}) * -4.0 - 0.1", Interval(-4.1, -0.1)),
@@ -44,20 +44,20 @@ DRAWS: dict[str, InputDraw] = {
 
 _FLOAT_PREFERENCE = (
     "normal",
-    "wide",
-    "shifted",
-    "heavy_tailed",
-    "rectified",
-    "lognormal",
     "signed_unit",
     "unit",
     "positive",
     "open_unit",
     "above_one",
     "negative",
+    "wide",
+    "shifted",
+    "heavy_tailed",
+    "rectified",
+    "lognormal",
 )
 
 
 def draws_within(domain: Interval) -> tuple[str, ...]:
-    """Return the names of floating draws whose values all lie in `domain`, broadest first."""
+    """Return the names of floating draws whose values all lie in `domain`, the usual one first."""
     return tuple(name for name in _FLOAT_PREFERENCE if DRAWS[name].range.within(domain))

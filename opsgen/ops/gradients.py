@@ -38,6 +38,9 @@ NOT_DIFFERENTIABLE: frozenset[str] = frozenset(
 )
 """Entries with a spelling for which torch 2.13 has no derivative."""
 
+STEEP: frozenset[str] = frozenset({"entr", "power", "sqrt"})
+"""Entries whose derivative is infinite at an edge of their domain that inputs can hit."""
+
 LINEAR: frozenset[str] = frozenset(
     {
         "add_scalar",
@@ -80,7 +83,7 @@ def has_gradient(op: Op) -> bool:
     is_continuous = "jumps" not in op.props and op.in_dtype == op.out_dtype == "float"
     # Convolutions repeat backward unless they pad by reflection: see `repeats_backward`.
     repeats = op.is_backward_deterministic or op.kind is Kind.CONVOLUTION
-    return is_continuous and repeats and op.name not in NOT_DIFFERENTIABLE
+    return is_continuous and repeats and op.name not in NOT_DIFFERENTIABLE | STEEP
 
 
 def is_curved(op: Op) -> bool:

@@ -237,7 +237,9 @@ def _draw_for(draft: Draft, operand: Operand) -> tuple[str, str]:
     names = draws_within(operand.domain)
     if not names:
         raise SampleError("domain: no input draw lies within it")
-    is_other = len(names) > 1 and draft.draw.rng.random() < draft.style.values
+    # On positive numbers alone many derivatives are constant.
+    share = 0.0 if draft.style.is_gradient else draft.style.values
+    is_other = len(names) > 1 and draft.draw.rng.random() < share
     return (draft.draw.rng.choice(names[1:]) if is_other else names[0]), draft.dtype
 
 

@@ -133,6 +133,10 @@ class Plan:
         """Return the op sequence that a line tries first, or what stands for its composite."""
         return next(self._candidates(data_source, number)[1])
 
+    def cell(self, data_source: str, number: int) -> Cell:
+        """Return what the schedule asks of a line."""
+        return self._candidates(data_source, number)[0]
+
     def _candidates(self, data_source: str, number: int) -> tuple[Cell, Iterator[tuple[str, ...]]]:
         if data_source == TRANSFORMERS:
             names = tuple(COMPOSITES)
