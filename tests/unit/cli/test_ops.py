@@ -61,6 +61,26 @@ def test_every_composite_is_counted_and_told(printed: str) -> None:
         assert line[0].rstrip().endswith(composite.origin)
 
 
+def test_the_readme_says_what_is_printed(printed: str) -> None:
+    """A pair more or less, as an entry changes, is not worth a change of the README."""
+    readme = (ROOT / "README.md").read_text()
+    counts = f"{len(computing_ops())} ops under {len(qualified_names(reachable_ops()))} qualified"
+    assert counts in readme
+    section = readme.partition("## What tasks are made of\n")[2].partition("\n## ")[0]
+    for stratum, meaning in STRATA.items():
+        told = re.search(rf"^\| `{stratum}` \| ([\d,]+) \| {meaning} \|$", section, re.M)
+        counted = re.search(rf"^by stratum.*\b{stratum} (\d+)\b", printed, re.M)
+        assert told, stratum
+        assert counted, stratum
+        assert int(told[1].replace(",", "")) == pytest.approx(int(counted[1]), rel=0.02)
+    families = Counter(composite.family for composite in COMPOSITES.values())
+    words = " ".join(section.split())
+    assert ", ".join(f"{name} {count}" for name, count in sorted(families.items())) in words
+    public = sum(composite.public_name is not None for composite in COMPOSITES.values())
+    assert f"{len(COMPOSITES)} composites are" in words
+    assert f"compare {public} with a public class and {len(COMPOSITES) - public} with" in words
+
+
 @pytest.mark.check
 def test_pairs_are_counted_by_stratum(printed: str) -> None:
     """Against the plan's own question of every pair: from which ranks can it be applied?"""
