@@ -53,8 +53,8 @@ def _soft_dispatch(b: Builder) -> object:
 
 
 def _mean_pooled_head(b: Builder) -> object:
-    pooled = b.apply("mean", b.tokens(), dim=1, keepdim=False)
-    return b.linear(layer_norm(b, pooled), b.size("num_classes", 10, 100, 1000), "head", bias=True)
+    pooled = b.apply("mean", layer_norm(b, b.tokens()), dim=1, keepdim=False)
+    return b.linear(pooled, b.size("num_classes", 10, 100, 1000), "head", bias=True)
 
 
 def _projection_head(b: Builder) -> object:
@@ -86,9 +86,7 @@ ROUTING = (
     _routing("normed_router", "arXiv 2401.04088, gate behind its pre-norm", _normed_router),
     _routing("shared_expert", "arXiv 2407.10671, shared expert of Qwen2-MoE", _shared_expert),
     _routing("soft_dispatch", "arXiv 2308.00951, Soft MoE", _soft_dispatch),
-    _routing(
-        "mean_pooled_head", "arXiv 2201.03545, head of ConvNeXt, over tokens", _mean_pooled_head
-    ),
+    _routing("mean_pooled_head", "arXiv 2103.14030, head of Swin", _mean_pooled_head),
     _routing("projection_head", "arXiv 2103.00020, projections of CLIP", _projection_head),
     _routing("softcapped_head", "arXiv 2408.00118, final soft-capping of Gemma 2", _capped_head),
 )

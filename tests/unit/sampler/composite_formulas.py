@@ -365,7 +365,7 @@ FORMULAS: dict[str, Callable[[Case], Tensor]] = {
     "normed_router": normed_router,
     "shared_expert": lambda c: sigmoid(c.m.shared_expert_gate(c["x"])) * swiglu(c.m, c["x"]),
     "soft_dispatch": soft_dispatch,
-    "mean_pooled_head": lambda c: c.m.head(layer(c["x"].mean(1), c.m.norm)),
+    "mean_pooled_head": lambda c: c.m.head(layer(c["x"], c.m.norm).mean(1)),
     "projection_head": projection_head,
     "softcapped_head": softcapped_head,
     "gated_causal_conv": gated_causal_conv,
