@@ -129,7 +129,8 @@ def predict_peak_bytes(
     """Return the peak memory of an eager call.
 
     Inputs, parameters and outputs stay. Other values die after their last use, but in a
-    gradient task they stay for the backward, whose gradients come on top.
+    gradient task they stay for the backward, with what ops took beside them, and the gradients
+    come on top.
 
     Args:
         graph: The graph.
@@ -148,14 +149,17 @@ def predict_peak_bytes(
     is_gradient = graph.grad_output is not None
     last_use |= dict.fromkeys(range(len(sizes)) if is_gradient else graph.outputs, inf)
     live: set[int] = set()
-    peak = held
+    peak, saved = held, 0
     for step, node in enumerate(resolution.nodes):
         live.add(num_inputs + step)
         scratch = _scratch_bytes(node, [*node.args, num_inputs + step], sizes, calibration)
-        peak = max(peak, held + sum(sizes[value] for value in live) + scratch)
+        peak = max(peak, held + sum(sizes[value] for value in live) + scratch + saved)
+        if is_gradient:
+            saved += max(0, scratch)
         live -= {value for value in live if last_use.get(value, -1) <= step}
     if is_gradient:
-        peak = max(peak, held + sum(sizes[num_inputs:]) + _gradient_bytes(graph, sizes))
+        held += saved + sum(sizes[num_inputs:])
+        peak = max(peak, held + _gradient_bytes(graph, sizes))
     return peak
 
 

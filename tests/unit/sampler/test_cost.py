@@ -115,6 +115,9 @@ def gradient_of(*nodes: Node, inputs: int) -> Graph:
 def test_a_gradient_task_keeps_what_its_backward_reads() -> None:
     # x0, the gradient, relu, tanh; then the gradients of relu's value and of x0.
     assert peak(gradient_of(a_node("relu", 0), a_node("tanh", 2), inputs=2)) == 6 * VALUE
+    # What tanh took beside its input and output is kept for its backward.
+    table = msgspec.structs.replace(TABLE, scratch={"tanh": 0.5})
+    assert peak(gradient_of(a_node("relu", 0), a_node("tanh", 2), inputs=2), table) == 7 * VALUE
     # x0, x1, the gradient, the product and both gradients.
     assert peak(gradient_of(a_node("mul", 0, 1), inputs=3)) == 6 * VALUE
 
