@@ -32,7 +32,8 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     """Share of tasks that return gradients: `forward(x, grad_output)`, on chains."""
     prior: Share = 0.0
     """Share of forward tasks whose opening pair of ops stands in real code, the common ones more
-    often; the others open with pairs that do not. At 0 nobody asks."""
+    often; the others open with pairs that do not. Strata without such pairs go without. At 0 nobody
+    asks."""
     strata: dict[str, NonNegative] = msgspec.field(
         default_factory=lambda: {
             "epilogue": 0.12,

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import exp, log
-from typing import Any
 
 from opsgen.errors import SampleError, UsageError
 from opsgen.ops import CATALOGUE
@@ -30,6 +28,7 @@ from opsgen.sampler.cost import Calibration, check_benefit, estimate, load_calib
 from opsgen.sampler.growth import Style, draft_of, finish
 from opsgen.sampler.identity import size_names
 from opsgen.sampler.permutation import permute
+from opsgen.sampler.quotas import Quotas, half_share
 from opsgen.sampler.resolution import input_specs, output_specs, resolve
 from opsgen.sampler.sizing import (
     Limits,
@@ -40,16 +39,12 @@ from opsgen.sampler.sizing import (
     smaller_sizes,
     twin_sizes,
 )
-from opsgen.sampler.strata import STRATA, Cell, Schedule, balance
-from opsgen.sampler.table import Contents, Table
+from opsgen.sampler.strata import STRATA, Cell
 
 _NUM_TRIES = 6  # at one sequence
-_NUM_RESERVES = 7
 _REACH = 0.9
-_MIN_HALF = 0.4
 _GOLDEN = 0.6180339887498949
 _MAX_LENGTH = 8
-_DAGS = ("inputs", "shared", "outputs")
 
 TRANSFORMERS = "transformers"
 """The class whose tasks are composites."""
@@ -97,7 +92,7 @@ class Plan:
         self.seed = seed
         self.config = config
         self.calibration: Calibration = load_calibration(config.calibration)
-        self._schedules: dict[int, Schedule] = {}
+        self._quotas: dict[int, Quotas] = {}
         _check_shares("strata", config.strata, tuple(STRATA))
         _check_shares("dtypes", config.dtypes, ("float32", "bfloat16", "float16"))
 
@@ -144,32 +139,12 @@ class Plan:
             key = f"{self.seed}:{data_source}:{cycle}"
             # Composites are few: one that gives no graph is tried again.
             sequence = sequence_of(names[permute(place, len(names), key)])
-            is_half = (number * _GOLDEN) % 1.0 < _half_share(self.config)
+            is_half = (number * _GOLDEN) % 1.0 < half_share(self.config)
             return Cell(None, is_half=is_half), iter((sequence, sequence))
         length = num_ops(data_source)
-        schedule = self._schedule(length)
-        cell, rank = schedule.place(number)
-        offset, num_sharing = _turn(length, cell, tuple(schedule.counts))
-        contents = _contents(length, cell)
-        key = f"{self.seed}:{data_source}:{contents}"
-        return cell, _draws(_table(contents), rank * num_sharing + offset, key)
-
-    def _schedule(self, length: int) -> Schedule:
-        """Share the lines of a class out over strata, topologies and gradient tasks."""
-        if length not in self._schedules:
-            single = {None: 1.0}
-            rows: Mapping[Any, float] = single if length == 1 else self.config.strata
-            shares = balance(
-                rows,
-                _kinds(self.config, length),
-                lambda cell: _is_possible(length, cell),
-            )
-            if not shares:
-                raise UsageError(
-                    f"[sample]: no sequence of {length} ops is of the kinds it asks for"
-                )
-            self._schedules[length] = Schedule(shares)
-        return self._schedules[length]
+        if length not in self._quotas:
+            self._quotas[length] = Quotas(self.config, length)
+        return self._quotas[length].candidates(number, f"{self.seed}:{data_source}")
 
     def _dtype(self, number: int, cell: Cell) -> str:
         """Spread the dtypes of a cell evenly: a golden-ratio sequence against their shares."""
@@ -245,76 +220,6 @@ def _check_shares(key: str, shares: dict[str, float], known: tuple[str, ...]) ->
         raise UsageError(f"sample.{key}: the shares add up to nothing")
 
 
-def _half_share(config: SampleConfig) -> float:
-    half = sum(share for dtype, share in config.dtypes.items() if dtype != "float32")
-    return half / sum(config.dtypes.values())
-
-
-def _kinds(config: SampleConfig, length: int) -> dict[Cell, float]:
-    """Return the share of each kind of task that a recipe asks for, whatever the stratum."""
-    # A single op has nothing to share and nothing to return beside its value.
-    dags = ("inputs",) if length == 1 else _DAGS
-    forward = 1.0 - config.gradients
-    kinds = {
-        Cell(None, "chain", is_gradient=True): config.gradients,
-        Cell(None, "chain"): forward * (1.0 - config.dags),
-        **{Cell(None, topology): forward * config.dags / len(dags) for topology in dags},
-    }
-    if config.prior and length > 1:
-        gradients = {cell: share for cell, share in kinds.items() if cell.is_gradient}
-        kinds = _split(kinds, config.prior, lambda cell, has: cell._replace(is_seen=has))
-        kinds = {cell: kinds[cell] for cell in kinds if not cell.is_gradient} | gradients
-    kinds = _split(kinds, _half_share(config), lambda cell, has: cell._replace(is_half=has))
-    return {cell: share for cell, share in kinds.items() if share > 0}
-
-
-def _split(
-    kinds: dict[Cell, float], share: float, mark: Callable[[Cell, bool], Cell]
-) -> dict[Cell, float]:
-    """Divide kinds of tasks into those that have a trait, by its share, and those that do not."""
-    return {
-        mark(cell, has): whole * (share if has else 1.0 - share)
-        for cell, whole in kinds.items()
-        for has in (True, False)
-    }
-
-
-def _is_possible(length: int, cell: Cell) -> bool:
-    """Whether enough sequences belong to a cell.
-
-    Half precision shares the table of float32, so that sequences do not repeat between
-    them: where too few of its sequences bear it, nearly every line would need a reserve.
-    """
-    contents = _contents(length, cell)
-    size = _table(contents).size
-    if not cell.is_half:
-        return size > 0
-    return _table(replace(contents, is_half=True)).size > _MIN_HALF * size
-
-
-def _contents(length: int, cell: Cell) -> Contents:
-    return Contents(
-        length, cell.with_operands, cell.stratum, cell.is_gradient, is_seen=cell.is_seen
-    )
-
-
-@lru_cache(maxsize=4096)
-def _turn(length: int, cell: Cell, cells: tuple[Cell, ...]) -> tuple[int, int]:
-    """Return whose turn a cell's is among those that share its table, and how many they are."""
-    contents = _contents(length, cell)
-    sharing = [each for each in cells if _contents(length, each) == contents]
-    return sharing.index(cell), len(sharing)
-
-
-def _draws(table: Table, place: int, key: str) -> Iterator[tuple[str, ...]]:
-    """Yield the sequence at a place of the permuted table, then its reserves, from the far end."""
-    cycle, place = divmod(place, table.size)
-    yield table.sequence(permute(place, table.size, f"{key}:{cycle}"))
-    for reserve in range(_NUM_RESERVES):
-        far = table.size - 1 - (_NUM_RESERVES * place + reserve) % table.size
-        yield table.sequence(permute(far, table.size, f"{key}:{cycle}"))
-
-
 def _has_half(sequence: tuple[str, ...]) -> bool:
     return not any(CATALOGUE[name].is_full_precision for name in sequence if name in CATALOGUE)
 
@@ -345,8 +250,3 @@ def num_ops(data_source: str) -> int:
             f"write torch#1 to torch#{_MAX_LENGTH} or transformers"
         )
     return int(tail)
-
-
-@lru_cache(maxsize=512)
-def _table(contents: Contents) -> Table:
-    return Table(contents)
