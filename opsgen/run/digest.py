@@ -33,14 +33,15 @@ def run_digest(recipe: Recipe) -> str:
 
 @cache
 def source_digest() -> str:
-    """Return a digest of the source that samples and looks.
+    """Return a digest of the source that samples and looks, and of the tables it goes by.
 
     Runs made before a change of it are kept apart from runs made after it: the
     same line could be another task, or the same task be seen with other eyes.
     """
     root = Path(__file__).parents[1]
     state = hashlib.blake2b(digest_size=8)
-    for room in _ROOMS:
-        for path in sorted((root / room).glob("*.py")):
-            state.update(path.read_bytes())
+    files = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
+    # Calibrations have a digest of their own: a run uses one of them.
+    for path in (*files, *sorted((root / "tables").glob("*.toml"))):
+        state.update(path.read_bytes())
     return state.hexdigest()
