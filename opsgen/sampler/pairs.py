@@ -16,7 +16,7 @@ from typing import Any
 from opsgen.records import digest
 
 REASONS: dict[str, str] = {
-    "ungrown": "every growth of a graph ended in a dead end",
+    "ungrown": "growths of a graph end in dead ends",
     "nonfinite": "an output held NaN or infinite elements",
     "raises": "the rendered source did not run",
     "constant": "the output hardly depends on any input",

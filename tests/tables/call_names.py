@@ -88,7 +88,7 @@ def op_of_module(module: nn.Module) -> str | None:
         return _TWINS[kind.__name__]
     if "RMSNorm" in kind.__name__ and isinstance(getattr(module, "weight", None), Tensor):
         return "rms_norm"
-    own = next((base for base in kind.__mro__ if base.__module__.startswith("torch.nn.")), None)
+    own = next((b for b in kind.__mro__ if b.__module__.startswith("torch.nn.modules.")), None)
     if own is None or kind.forward is not own.forward:
         return None
     names = _names().get(f"torch.nn.{own.__name__}", ())

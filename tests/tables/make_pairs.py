@@ -1,6 +1,6 @@
 """Makes `opsgen/tables/pairs.toml`: which legal pairs of ops are bad when they are run.
 
-    python tests/tables/make_pairs.py try WORK [--minutes 35] [--part 0/2] [--first REGEX]
+    python tests/tables/make_pairs.py try WORK [--minutes 35] [--part 0/2] [--first REGEX] [--quick]
     python tests/tables/make_pairs.py write WORK
 
 `try` appends a line for every pair to a file of its own in the folder WORK, and goes on where
@@ -15,21 +15,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from pair_tries import PairResult, try_pair
+from pair_tries import FINE, PairResult, try_pair
 
-from opsgen.ops import CATALOGUE, Interval, Kind, Op
+from opsgen.ops import BLOCK_OPS, CATALOGUE, Interval, Kind, Op
 from opsgen.ops.intervals import REAL
 from opsgen.sampler import pairs, table
 from opsgen.sampler.pairs import REASONS
 from opsgen.sampler.strata import STRATA, stratum_of, stratum_of_sequence
+from opsgen.sampler.table import feasible_ranks
 
 TABLE = Path(pairs.__file__).parents[1] / "tables" / "pairs.toml"
 _WIDTH = 100
@@ -50,20 +53,43 @@ _HEADER = """\
 # operands and sizes of their own, at the tiny twin's sizes, in float32 on a CPU, with the
 # probe's checks; it is listed if at least two of them, and most, failed.
 # Made by tests/tables/make_pairs.py on 2026-12-01 with torch {torch}: {tried} of the {legal}
-# legal pairs were tried, {bad} are listed. A pair that was not tried is not listed.
+# legal pairs were tried, {once} of these on a single graph that was fine; {bad} are listed. A
+# pair that was not tried is not listed.
 """
 
 Pair = tuple[str, str]
 
 
 def legal_pairs() -> list[Pair]:
-    """Return all pairs that a table of two ops may hold, ignoring what is listed already."""
-    pairs._degenerate = dict  # the table asks it which pairs to leave out
-    return [
-        (state[0], name)
-        for state in table._starts(True)
-        for name, _ in table._followers(state, True)
-    ]
+    """Return all pairs that a chain of two ops may be; listed ones too while `unlisted`."""
+    return [pair for pair in itertools.product(CATALOGUE, CATALOGUE) if is_legal(*pair)]
+
+
+def is_legal(first: str, second: str) -> bool:
+    """Whether a chain of two ops may be this pair."""
+    is_used = all(
+        CATALOGUE[name].is_deterministic and name not in BLOCK_OPS for name in (first, second)
+    )
+    return is_used and bool(feasible_ranks((first, second)))
+
+
+@contextmanager
+def unlisted() -> Iterator[None]:
+    """Let the sampler make of a pair what it would without the table, for the block."""
+    known = pairs._degenerate
+    pairs._degenerate = dict
+    _forget()
+    try:
+        yield
+    finally:
+        pairs._degenerate = known
+        _forget()
+
+
+def _forget() -> None:
+    for function in vars(table).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
 
 
 def by_need(found: list[Pair]) -> list[Pair]:
@@ -71,9 +97,14 @@ def by_need(found: list[Pair]) -> list[Pair]:
     return sorted(found, key=lambda pair: (_tier(*pair), _key(pair)))
 
 
+def is_first_tier(first: str, second: str) -> bool:
+    """Whether a pair is among the first to be tried: ops of its kinds cancel each other out."""
+    return all(CATALOGUE[name].kind in _CANCELLING for name in (first, second))
+
+
 def _tier(first: str, second: str) -> int:
     ops = (CATALOGUE[first], CATALOGUE[second])
-    if all(op.kind in _CANCELLING for op in ops):
+    if is_first_tier(first, second):
         return 0
     if stratum_of(*ops) in _SMALL:
         return 1
@@ -114,7 +145,7 @@ def run(arguments: argparse.Namespace) -> None:
                 continue
             if time.monotonic() > end:
                 return
-            tries = try_pair(first, second).tries
+            tries = try_pair(first, second, is_quick=arguments.quick).tries
             lines.write(json.dumps({"first": first, "second": second, "tries": tries}) + "\n")
             lines.flush()
 
@@ -130,6 +161,7 @@ def write(arguments: argparse.Namespace) -> None:
         torch=torch.__version__.partition("+")[0],
         tried=len(tried),
         legal=len(legal),
+        once=sum(results[pair].tries == (FINE,) for pair in tried),
         bad=len(bad),
     )
     TABLE.write_text(text + "".join(_sections(legal, tried, bad)))
@@ -169,8 +201,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=35.0)
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--first", default=".*", help="regular expression of first ops")
+    parser.add_argument("--quick", action="store_true", help="one fine graph clears a pair")
     arguments = parser.parse_args()
-    run(arguments) if arguments.action == "try" else write(arguments)
+    with unlisted():
+        run(arguments) if arguments.action == "try" else write(arguments)
 
 
 if __name__ == "__main__":

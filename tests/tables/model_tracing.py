@@ -30,6 +30,15 @@ _MOVES = frozenset(
     requires_grad_ data nan_to_num
     """.split()  # noqa: SIM905 - sixty quoted names are harder to read
 )
+# What is read off a tensor that holds nothing: forwards ask whether masks are trivial.
+_READ_OFF = {
+    "__bool__": True,
+    "__contains__": False,
+    "__int__": 1,
+    "__index__": 1,
+    "__float__": 1.0,
+    "item": 1,
+}
 
 
 class EdgeRecorder(TorchFunctionMode):
@@ -50,10 +59,12 @@ class EdgeRecorder(TorchFunctionMode):
     ) -> Any:
         """Run a call and note what it read."""
         keywords = kwargs or {}
+        stem = (resolve_name(func) or "").removesuffix(".__get__").rpartition(".")[2]
+        if stem in _READ_OFF and args[0].is_meta:
+            return True if args[0].dtype == torch.bool else _READ_OFF[stem]
         result = func(*args, **keywords)
         if self._whole:
             return result
-        stem = (resolve_name(func) or "").removesuffix(".__get__").rpartition(".")[2]
         if stem in _MOVES:
             _mark(result, _makers(args[:1]))
         elif not stem.startswith("__set"):
