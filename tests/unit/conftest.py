@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from opsgen.recipe import Recipe, read_recipe
 from opsgen.records import Task
@@ -34,6 +35,15 @@ def planned() -> Callable[[Recipe, int], Iterator[Task | None]]:
 
 
 @pytest.fixture
-def shipped() -> Callable[[str], Recipe]:
-    """Return a function from the name of a shipped recipe to it."""
-    return lambda name: read_recipe(PIPELINES / f"{name}.toml")
+def shipped() -> Callable[..., Recipe]:
+    """Return a function from the name of a shipped recipe to it, with some classes or all.
+
+    The legal tables of long classes take seconds to enumerate.
+    """
+
+    def recipe(name: str, *classes: str) -> Recipe:
+        whole = read_recipe(PIPELINES / f"{name}.toml")
+        want = {key: whole.release.want[key] for key in classes or whole.release.want}
+        return replace(whole, release=replace(whole.release, want=want))
+
+    return recipe

@@ -97,7 +97,14 @@ def hold_plan(tasks: Iterable[Task | None], record_property) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_plan_is_what_it_says(planned, shipped, name, record_property) -> None:
-    hold_plan(planned(shipped(name), 150), record_property)
+    recipe = shipped(name, "torch#1", "torch#2", "transformers")
+    hold_plan(planned(recipe, 150), record_property)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", RECIPES)
+def test_all_classes_of_a_plan_are_what_they_say(planned, shipped, name, record_property) -> None:
+    hold_plan(planned(shipped(name), 600), record_property)
 
 
 @pytest.mark.slow
