@@ -153,14 +153,24 @@ def test_contractions_cost_what_torch_counts(name: str, seed: int) -> None:
     ins, attrs = case.plain()
     out = case.op.out(ins, attrs)
     tensors = [tensor.to("meta") for tensor in draws(case)]
-    counter = FlopCounterMode(display=False)
-    runner = Runner(case, case.op.spellings[0], "meta")
-    with counter:
-        if name in _AS_PRODUCTS:
-            _AS_PRODUCTS[name](out, *tensors)
-        else:
-            runner(*tensors)
-    assert case.op.flops(ins, attrs, out) == counter.get_total_flops()
+    for spelling in case.op.spellings:
+        with FlopCounterMode(display=False) as counter:
+            if name in _AS_PRODUCTS:
+                _AS_PRODUCTS[name](out, *tensors)
+            else:
+                Runner(case, spelling, "meta")(*tensors)
+        assert case.op.flops(ins, attrs, out) == counter.get_total_flops()
+
+
+@every_op
+def test_torch_counts_nothing_of_other_ops(name: str) -> None:
+    """Where torch counts, the count above holds: no op of another kind hides a product."""
+    case = next(filter(None, (make_case(Spec(name, seed)) for seed in range(100))))
+    tensors = [tensor.to("meta") for tensor in draws(case)]
+    for spelling in case.op.spellings:
+        with FlopCounterMode(display=False) as counter:
+            Runner(case, spelling, "meta")(*tensors)
+        assert not counter.get_total_flops() or name in _CONTRACTIONS
 
 
 class _Tags(TorchDispatchMode):

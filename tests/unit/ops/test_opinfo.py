@@ -5,6 +5,8 @@ entry's own sample inputs can be written with it. There the spelling must give
 what OpInfo's call gives, and the shape rule its shape. Entries without
 attributes have nothing to choose: they must agree on every sample whose shapes
 they take. For the others, attributes are drawn until one call is the sample's.
+Where torch's own counter counts floating-point operations of OpInfo's call, the
+entry's closed form must count as many.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pytest
 import torch
 from op_cases import Case, Runner, SmallDraw, Spec, inputs, make_case
 from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from opsgen.ops import CATALOGUE, Dim, Kind, Op, Spelling
 from opsgen.ops.counting import reachable_ops
@@ -30,6 +33,7 @@ _NUM_DRAWS = 24
 _NUM_AGREEING = 6  # samples, which is enough
 _NUM_NAMED = 311  # entries that OpInfo has, by one of their names
 _NUM_COVERED = 221  # of these, by samples that can be written with them
+_NUM_COUNTED = 9  # of these, with samples of which torch counts the operations
 _NUM_REACHING = 290  # entries whose call is the function object that OpInfo tests
 _SLOTS = re.compile(r"\{([xyzw])\}")
 _DTYPES = {"float": torch.float32, "int64": torch.int64, "bool": torch.bool}
@@ -122,11 +126,17 @@ def agrees(ours: torch.Tensor, theirs: object) -> bool:
     )
 
 
-def matches(op: Op, spelling: Spelling, info: object, sample: object) -> list[bool]:
-    """Whether each application that the sample allows gives what OpInfo's call gives."""
+def matches(op: Op, spelling: Spelling, info: object, sample: object) -> tuple[list[bool], int]:
+    """Whether each application that the sample allows gives what OpInfo's call gives.
+
+    And how many operations torch counted of that call.
+    """
     rng = random.Random(0)
     found = []
-    theirs = info.op(sample.input, *sample.args, **sample.kwargs)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        theirs = info.op(sample.input, *sample.args, **sample.kwargs)
+    counted = counter.get_total_flops()
     if isinstance(theirs, tuple | list):
         theirs = theirs[0]
     given = tensors_of(sample)
@@ -143,27 +153,32 @@ def matches(op: Op, spelling: Spelling, info: object, sample: object) -> list[bo
             assert tuple(out.shape) == case.out
             found.append(agrees(out, theirs))
             if found[-1]:
-                return found
-    return found
+                assert counted in (0, op.flops(case.ins, case.attrs, case.out)), case
+                return found, counted
+    return found, 0
 
 
 @cache
-def coverage(name: str) -> tuple[int, int]:
-    """How many samples an entry agrees with, and on how many it has nothing to choose and fails."""
+def coverage(name: str) -> tuple[int, int, int]:
+    """How many samples an entry agrees with, and on how many it has nothing to choose and fails.
+
+    And of how many of the first torch counted the operations, which agree too.
+    """
     op = CATALOGUE[name]
-    num_agreeing = num_wrong = 0
+    num_agreeing = num_wrong = num_counted = 0
     for spelling, info in infos_of(op):
         if spelling.init is not None:  # a module of the same name is never OpInfo's call
             continue
         for sample in samples_of(info):
             # Some kwargs are no tensors: without attributes such a sample is another call.
             is_plain = all(isinstance(p, torch.Tensor) for p in sample.args) and not sample.kwargs
-            found = matches(op, spelling, info, sample)
+            found, counted = matches(op, spelling, info, sample)
             num_agreeing += any(found)
+            num_counted += counted > 0
             if num_agreeing >= _NUM_AGREEING:
-                return num_agreeing, num_wrong
+                return num_agreeing, num_wrong, num_counted
             num_wrong += bool(found) and is_plain and op.attrs is no_attrs and not any(found)
-    return num_agreeing, num_wrong
+    return num_agreeing, num_wrong, num_counted
 
 
 @pytest.mark.check
@@ -172,9 +187,11 @@ def test_entries_agree_with_opinfo_on_its_own_samples() -> None:
     results = {name: coverage(name) for name in named}
     wrong = {name: found for name, found in results.items() if found[1]}
     assert not wrong
-    covered = {name for name, (num_agreeing, _) in results.items() if num_agreeing}
+    covered = {name for name, (num_agreeing, _, _) in results.items() if num_agreeing}
+    counted = {name for name, (_, _, num_counted) in results.items() if num_counted}
     assert len(named) >= _NUM_NAMED
     assert len(covered) >= _NUM_COVERED
+    assert len(counted) >= _NUM_COUNTED, sorted(counted)
 
 
 class _Calls(TorchFunctionMode):
