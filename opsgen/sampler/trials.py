@@ -22,7 +22,7 @@ from opsgen.sampler.sizing import Limits, fit_sizes
 
 _NUM_TRIES = 16
 _LOWER = 0.75  # of the target, after a try that did not reach it
-_LIMITS = Limits(memory_bytes=12 * 2**30, input_bytes=12 * 2**30)
+_LIMITS = Limits(least_ms=0.0, memory_bytes=12 * 2**30, input_bytes=12 * 2**30)
 _NUM_OF_KIND = 4  # ops of each kind that are measured in float16, backward and strided too
 _HALF = ("bfloat16", "float16")
 _CONTRACTIONS = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)

@@ -3,6 +3,9 @@
 Run: python tests/benchmarks/sizing.py RECIPE --num 300 --device cuda --out FILE.jsonl
      python tests/benchmarks/sizing.py --plot FILE.png --out FILE.jsonl
 
+A device is not held for sampling if `--tasks TASKS.jsonl` names a file: tasks are read from
+there, or sampled and written to it if there is none; with `--only-sample` that is all.
+
 Tasks come in the order of the plan, classes in proportion to what the recipe wants. A line of
 FILE.jsonl is written for each as it ends, and the same command goes on where it was cut. The
 plot only reads the file; it needs matplotlib, which the extra `notebooks` brings.
@@ -19,7 +22,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from opsgen.errors import SampleError, UsageError
+from opsgen.errors import UsageError
 from opsgen.fleet import Fleet, Journal, Ledger, Progress
 from opsgen.recipe import FleetConfig, Recipe, read_recipe
 from opsgen.records import (
@@ -64,8 +67,11 @@ class Row(Record, frozen=True, kw_only=True):
 def main() -> int:
     """Measure, or draw what was measured; print the table either way."""
     options = _options()
-    out = Path(options.out)
     try:
+        if options.only_sample:
+            print(f"{len(_tasks(options, _recipe(options)))} tasks")
+            return 0
+        out = Path(options.out)
         if options.recipe is not None:
             _run(options, out)
         rows = list(read_lines(out, Row))
@@ -87,12 +93,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("recipe", nargs="?")
     parser.add_argument("--num", type=int, default=300)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--out")
+    parser.add_argument("--tasks", metavar="TASKS.jsonl")
+    parser.add_argument("--only-sample", action="store_true")
     parser.add_argument("--plot")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin no task after that")
     parser.add_argument("--children", type=int, default=4)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not (options.out or (options.only_sample and options.tasks and options.recipe)):
+        parser.error("give --out FILE.jsonl, or a recipe with --tasks and --only-sample")
+    return options
 
 
 def _recipe(options: argparse.Namespace) -> Recipe:
@@ -102,11 +113,7 @@ def _recipe(options: argparse.Namespace) -> Recipe:
 def _run(options: argparse.Namespace, out: Path) -> None:
     recipe = _recipe(options)
     known = {row.task_id for row in read_lines(out, Row)}
-    tasks = {
-        task.task_id: task
-        for task in sample_tasks(recipe, options.num)
-        if task.task_id not in known
-    }
+    tasks = {task.task_id: task for task in _tasks(options, recipe) if task.task_id not in known}
     children = 1 if options.device == "cpu" else options.children
     out.touch()
     with (
@@ -125,6 +132,17 @@ def _run(options: argparse.Namespace, out: Path) -> None:
                 bar.update("failed" if row.failure else "ok")
                 file.write(encode_line(row) + b"\n")
                 file.flush()
+
+
+def _tasks(options: argparse.Namespace, recipe: Recipe) -> list[Task]:
+    """Return the tasks that were sampled before, or sample them now."""
+    if options.tasks is None:
+        return sample_tasks(recipe, options.num)
+    path = Path(options.tasks)
+    if not path.exists():
+        lines = [encode_line(task) + b"\n" for task in sample_tasks(recipe, options.num)]
+        path.write_bytes(b"".join(lines))
+    return list(read_lines(path, Task))[: options.num]
 
 
 def _requests(
@@ -153,7 +171,7 @@ def sample_tasks(recipe: Recipe, num: int) -> list[Task]:
             if line.sampled is not None:
                 tasks.append(render_task(line))
         if len(tasks) < count:
-            raise SampleError(f"{data_source}: only {len(tasks)} of {number} lines have a graph")
+            raise UsageError(f"{data_source}: only {len(tasks)} of {number} lines have a graph")
         by_class += [((place + 0.5) / count, task) for place, task in enumerate(tasks)]
     return [task for _, task in sorted(by_class, key=lambda each: each[0])]
 
