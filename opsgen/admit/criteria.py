@@ -48,6 +48,7 @@ class Criterion:
 CRITERIA: tuple[Criterion, ...] = (
     Criterion("self_contained", probe=probing.self_contained),
     Criterion("novel", plan=novel),
+    Criterion("ops_true", probe=probing.ops_true),
     Criterion("executes", probe=probing.executes, measure=measuring.executes),
     Criterion("finite", probe=probing.finite, measure=measuring.finite),
     Criterion("deterministic", probe=probing.deterministic, measure=measuring.deterministic),

@@ -39,6 +39,11 @@ def self_contained(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     return f"line {first.line}: {first.witness} ({first.rule}){more}"
 
 
+def ops_true(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when the calls that run on `meta` are the declared ops, in order."""
+    return probe.ops_difference
+
+
 def executes(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     """Hold when `meta` gives the leaves that the graph predicts, where both are known."""
     if not (probe.predicted and probe.observed):

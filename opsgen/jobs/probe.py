@@ -20,6 +20,7 @@ from opsgen.verify import (
     TaskCodeError,
     Twin,
     check_mode,
+    check_ops,
     check_repeatable,
     check_stable_inputs,
     derive_seed,
@@ -74,6 +75,9 @@ def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
             with task_module(task.code) as module:
                 found = outline(module, count_flops=False)
             seen["observed"] = found.outputs if found else ()
+            if seen["observed"]:
+                load_inherited_ops()
+                seen["ops_difference"] = check_ops(task)
             _look(request, assign_sizes(task.code, task.workloads[-1].sizes), seen)
     except TaskCodeError as error:
         seen["failure"] = error.failure

@@ -88,6 +88,9 @@ class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
     """Output leaves that the graph predicts for the default workload; empty for foreign code."""
     observed: tuple[TensorSpec, ...] = ()
     """Output leaves on `meta` at the default workload; empty where `meta` cannot run it."""
+    ops_difference: str | None = None
+    """How the calls that ran on `meta` differ from the declared ops; absent where they do not,
+    where `meta` cannot run the task, and for foreign code."""
     num_draws: int = 0
     """Input draws over all weight seeds that ran."""
     num_nonfinite: int = 0

@@ -100,6 +100,7 @@ def probe_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> ProbeEvi
         failure=draw(st.none() | _FAILURES),
         predicted=draw(_LEAVES),
         observed=draw(_LEAVES),
+        ops_difference=draw(st.none() | st.just("torch.relu is not called")),
         num_draws=draw(st.integers(0, 15)),
         num_nonfinite=draw(st.integers(0, 2)),
         tolerances=tuple(draw(st.lists(tolerances(), max_size=2))),

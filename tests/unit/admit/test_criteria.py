@@ -263,6 +263,12 @@ def test_memory_limits_the_largest_tensor(elements: int) -> None:
     assert verdict.reason == (None if elements < 2**31 else "memory")
 
 
+def test_ops_that_did_not_run_reject() -> None:
+    seen = msgspec.structs.replace(PROBE, ops_difference="torch.sum is not called", num_nonfinite=1)
+    verdict = judge(Case(task=TASK, probe=seen, measure=MEASURE), RECIPE)
+    assert (verdict.reason, verdict.witness) == ("ops_true", "torch.sum is not called")
+
+
 def test_a_failure_speaks_for_its_criterion_and_silences_what_never_ran() -> None:
     failure = Failure(
         criterion="executes",

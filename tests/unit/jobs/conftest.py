@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from opsgen.child.context import LocalContext
+from opsgen.ops import CATALOGUE
 from opsgen.records import Estimate, Graph, Input, Node, Task, TensorSpec, Workload
 from opsgen.render import render_source
 from opsgen.source import foreign_task
@@ -33,7 +34,7 @@ def chain() -> Callable[..., Task]:
             data_source=f"torch#{len(ops)}",
             line=0,
             level=len(ops),
-            ops=ops,
+            ops=tuple(CATALOGUE[op].spellings[0].name for op in ops),
             code=render_source(graph, SIZES[0]),
             workloads=tuple(_workload(sizes) for sizes in (*SIZES, TWIN)),
             graph=graph,

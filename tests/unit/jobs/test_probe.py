@@ -16,6 +16,7 @@ def test_a_good_task(chain, context):
     assert evidence.failure is None
     assert evidence.source_faults == ()
     assert evidence.observed == evidence.predicted
+    assert evidence.ops_difference is None
     assert (evidence.num_draws, evidence.num_nonfinite) == (15, 0)
     assert evidence.is_repeatable
     assert evidence.is_pure
@@ -49,6 +50,14 @@ def test_dead_ops_show(chain, context, ops, subject):
     evidence = probed(chain(*ops), context)
     dead = {(effect.subject, effect.change) for effect in evidence.effects if effect.margin <= 1}
     assert (subject, "deleted") in dead
+
+
+def test_ops_that_did_not_run_show(chain, context):
+    task = msgspec.structs.replace(chain("tanh", "exp"), ops=("torch.nn.Tanh", "torch.nn.ELU"))
+    assert probed(task, context).ops_difference.endswith("are torch.nn.Tanh, torch.exp")
+    code = task.code.replace("self.tanh(x)", "self.tanh(x) + 1")
+    task = msgspec.structs.replace(chain("tanh", "exp"), code=code)
+    assert "call 1 is torch.Tensor.add" in probed(task, context).ops_difference
 
 
 def test_numbers_outside_the_domain_show(chain, context):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from opsgen.jobs import probe
+from opsgen.ops import CATALOGUE
 from opsgen.records import Graph, Input, Node, ProbeEvidence, ProbeRequest, Task
 from opsgen.render import render_source
 from opsgen.sampler.plan import workload
@@ -23,7 +24,7 @@ def task_of(graph: Graph) -> Task:
         data_source=f"torch#{len(graph.nodes)}",
         line=0,
         level=len(graph.nodes),
-        ops=tuple(node.op for node in graph.nodes),
+        ops=tuple(CATALOGUE[node.op].spellings[0].name for node in graph.nodes),
         code=render_source(graph, SIZES[0]),
         workloads=tuple(workload(graph, sizes) for sizes in SIZES),
         graph=graph,
@@ -62,6 +63,7 @@ def probed(graph: Graph, context) -> ProbeEvidence:
     assert evidence.failure is None, evidence.failure
     assert evidence.source_faults == ()
     assert evidence.observed == evidence.predicted
+    assert evidence.ops_difference is None
     assert (evidence.num_draws, evidence.num_nonfinite) == (15, 0)
     assert evidence.is_repeatable
     assert evidence.is_pure
