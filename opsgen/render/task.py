@@ -24,8 +24,9 @@ def render_task(line: Line) -> Task:
         if composite
         else tuple(CATALOGUE[node.op].spellings[node.spelling].name for node in graph.nodes)
     )
+    identity = graph_hash(graph)
     return Task(
-        task_id=task_id(graph, default.sizes),
+        task_id=task_id(graph, default.sizes, identity),
         data_source=line.data_source,
         line=line.number,
         level=len(ops),
@@ -33,7 +34,7 @@ def render_task(line: Line) -> Task:
         code=render_source(graph, default.sizes),
         workloads=line.sampled.workloads,
         graph=graph,
-        graph_hash=graph_hash(graph),
+        graph_hash=identity,
         family=family_hash(graph),
         stratum=line.cell.stratum,
         estimate=line.sampled.estimate,

@@ -32,10 +32,10 @@ def family_hash(graph: Graph) -> str:
     return _hash(_canonical(graph, with_attrs=False))[:16]
 
 
-def task_id(graph: Graph, sizes: dict[str, int]) -> str:
-    """Return the identity of a sampled task: its graph and its default workload."""
+def task_id(graph: Graph, sizes: dict[str, int], graph_hash: str) -> str:
+    """Return the identity of a sampled task: its graph, by its hash, and its default workload."""
     workload = _hash(msgspec.json.encode(_renamed_sizes(graph, sizes)))
-    return f"{graph_hash(graph)[:16]}-{workload[:8]}"
+    return f"{graph_hash[:16]}-{workload[:8]}"
 
 
 def _renamed_sizes(graph: Graph, sizes: dict[str, int]) -> list[int]:

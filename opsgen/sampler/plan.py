@@ -140,7 +140,7 @@ class Plan:
             # Composites are few: one that gives no graph is tried again.
             sequence = sequence_of(names[permute(place, len(names), key)])
             is_half = (number * _GOLDEN) % 1.0 < half_share(self.config)
-            return Cell(None, is_half=is_half), iter((sequence, sequence))
+            return Cell(None, is_half=is_half), iter((sequence,) * 4)
         length = num_ops(data_source)
         if length not in self._quotas:
             self._quotas[length] = Quotas(self.config, length)
@@ -176,7 +176,11 @@ class Plan:
             draft = draft_of(sequence, dtype, rng, self._style(cell))
             graph, first, floors = finish(draft), draft.draw.sizes, draft.floors
         limits = Limits(
-            config.memory_gib * 2**30, config.input_gib * 2**30, floors, config.odd_sizes
+            least_ms=config.target_ms[0],
+            memory_bytes=config.memory_gib * 2**30,
+            input_bytes=config.input_gib * 2**30,
+            floors=floors,
+            has_odd_sizes=config.odd_sizes,
         )
         sizes = self._fit(graph, first, limits, rng)
         if longest_axis(graph, sizes) < config.min_axis:

@@ -49,12 +49,14 @@ class Limits:
     """What sizes must respect.
 
     Attributes:
+        least_ms: Shortest eager time, milliseconds.
         memory_bytes: Largest predicted peak of an eager call.
         input_bytes: Most that all inputs hold together.
         floors: Least value of some sizes.
         has_odd_sizes: More of the sizes are odd or prime.
     """
 
+    least_ms: float
     memory_bytes: float
     input_bytes: float
     floors: dict[str, int] = field(default_factory=dict)
@@ -102,15 +104,18 @@ def fit_sizes(
     others = [name for name in names if _base(name) != "batch_size"]
     share = 0.2 + 0.8 * rng.random() if others else 1.0
     for group, part in ((others, 1.0 - share), (batch, 1.0), (others, 1.0), (batch, 1.0)):
+        if not group:
+            continue
         ratio = target_ms / predict_ms(graph, resolve(graph, sizes), calibration)
-        if group and abs(log(ratio)) > 0.1:
+        if abs(log(ratio)) > 0.1:
             _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
     for name in names:
         jittered = _jitter(sizes[name], _base(name), rng, _STYLES[limits.has_odd_sizes])
         sizes[name] = max(jittered, limits.floors.get(name, 1))
     resolution = resolve(graph, sizes)
-    ratio = predict_ms(graph, resolution, calibration) / target_ms
-    if not _ACCEPTED[0] <= ratio <= _ACCEPTED[1]:
+    time_ms = predict_ms(graph, resolution, calibration)
+    low, high = (share * target_ms for share in _ACCEPTED)
+    if not max(low, limits.least_ms) <= time_ms <= high:
         raise SampleError("size: target time out of reach")
     if not is_legal(resolution):
         raise SampleError("size: attributes are not legal at the size reached")

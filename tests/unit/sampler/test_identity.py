@@ -134,8 +134,9 @@ def test_task_ids_see_sizes(graph: Graph) -> None:
     sizes = dict.fromkeys(_size_names(graph), 8)
     assert names
     first = next(iter(sizes))
-    assert task_id(graph, sizes) != task_id(graph, {**sizes, first: 9})
-    assert task_id(graph, sizes).startswith(graph_hash(graph)[:16])
+    identity = graph_hash(graph)
+    assert task_id(graph, sizes, identity) != task_id(graph, {**sizes, first: 9}, identity)
+    assert task_id(graph, sizes, identity).startswith(identity[:16])
 
 
 def _size_names(graph: Graph) -> list[str]:
