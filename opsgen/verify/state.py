@@ -18,6 +18,7 @@ from opsgen.verify.leaves import Fingerprint, Leaves, fingerprint
 from opsgen.verify.seeding import derive_seed
 
 _BIAS_STD = 0.25
+_SHORT_BIAS_STD = 0.5  # in types of two bytes, whose tolerances are wider
 _ZERO_STD = 0.5
 _FACTOR = (0.5, 1.5)
 
@@ -148,4 +149,5 @@ def _fill_for(name: str, tensor: Tensor, *, is_parameter: bool) -> Fill | None:
     if least == most:
         return _Normal(0.0, _ZERO_STD)
     std, mean = (float(value) for value in torch.std_mean(tensor.detach().float()))
-    return _Normal(mean, max(std, _BIAS_STD) if is_bias else std)
+    spread = _BIAS_STD if tensor.itemsize > 2 else _SHORT_BIAS_STD
+    return _Normal(mean, max(std, spread) if is_bias else std)
