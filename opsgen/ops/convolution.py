@@ -60,13 +60,19 @@ def _padded(draw: Draw, space: Shape, attrs: Attrs) -> Attrs | None:
     return None if mode is None else {**attrs, **padding, **mode}
 
 
+def _groups(channels: int) -> list[int]:
+    # Below 8 channels a group cuDNN falls back to kernels that take 10 to 100 times as long.
+    # Tiny twins may have them.
+    return [g for g in _GROUPS if channels % g == 0 and (channels // g >= 8 or channels <= 8)]
+
+
 def _conv_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
     _, channels, *space = ins[0]
     attrs = draw.pick(
         kernel_size=_KERNELS[len(space)],
         stride=_STRIDES,
         dilation=_DILATIONS,
-        groups=[g for g in _GROUPS if channels % g == 0],
+        groups=_groups(channels),
         bias=_BIASES,
     )
     if attrs is None:
@@ -113,7 +119,7 @@ def _transpose_attrs(draw: Draw, ins: Shapes) -> Attrs | None:
         kernel_size=(2, 3, 3, 4, 5),
         stride=(2, 2, 1, 3),
         dilation=_DILATIONS,
-        groups=[g for g in _GROUPS if channels % g == 0],
+        groups=_groups(channels),
         bias=_BIASES,
     )
     if attrs is None:

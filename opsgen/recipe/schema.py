@@ -52,7 +52,8 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     target_ms: tuple[Positive, Positive] = (1.2, 30.0)
     """Eager time that sizes aim at, milliseconds, drawn log-uniformly between the two."""
     calibration: str = "cpu"
-    """Table of device speeds that the cost model uses, by name."""
+    """Table of device speeds that the cost model uses: a name, or the path of a `.toml` file that
+    `opsgen calibrate` wrote."""
     memory_gib: Positive = 16.0
     """Largest predicted peak memory of a task, GiB."""
     input_gib: Positive = 4.0

@@ -96,7 +96,8 @@ class _Writer:
         if len(dims) != 1:
             # A trailing comma behind several elements would make black split the call.
             source = source.replace("({shape},)", "({shape})")
-        made = source.format(shape=", ".join(dims), dtype=self.dtype, high=known.high)
+        shape = ", ".join(dims) if dims else "()"
+        made = source.format(shape=shape, dtype=self.dtype, high=known.high)
         statements = [f"    {known.name} = {made}"]
         if known.layout == "transposed":
             statements.append(f"    {known.name} = {known.name}.transpose(-2, -1)")

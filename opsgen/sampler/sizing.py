@@ -71,7 +71,7 @@ def reach_ms(
     time_ms = predict_ms(graph, resolution, calibration)
     work_ms = max(time_ms - calibration.launch_ms * len(graph.nodes), 0.0)
     return work_ms * min(
-        limits.memory_bytes / predict_peak_bytes(graph, resolution),
+        limits.memory_bytes / predict_peak_bytes(graph, resolution, calibration),
         limits.input_bytes / max(1, _input_bytes(graph, resolution)),
         _MAX_ELEMENTS / max(prod(shape) for shape in resolution.shapes),
     )
@@ -121,7 +121,7 @@ def fit_sizes(
         raise SampleError("size: attributes are not legal at the size reached")
     if max(prod(shape) for shape in resolution.shapes) > _MAX_ELEMENTS:
         raise SampleError("size: a tensor outgrows 32-bit indices")
-    check_memory(graph, resolution, limits)
+    check_memory(graph, resolution, calibration, limits)
     return sizes
 
 
@@ -145,13 +145,15 @@ def _jitter(size: int, base: str, rng: random.Random, shares: tuple[float, float
     return min(high, max(low, size))
 
 
-def check_memory(graph: Graph, resolution: Resolution, limits: Limits) -> None:
+def check_memory(
+    graph: Graph, resolution: Resolution, calibration: Calibration, limits: Limits
+) -> None:
     """Refuse sizes whose predicted peak, inputs or parameters outgrow what a task may hold.
 
     Raises:
         SampleError: They do.
     """
-    if predict_peak_bytes(graph, resolution) > limits.memory_bytes:
+    if predict_peak_bytes(graph, resolution, calibration) > limits.memory_bytes:
         raise SampleError("size: predicted memory above the limit")
     if _input_bytes(graph, resolution) > limits.input_bytes:
         raise SampleError("size: inputs above the limit")
