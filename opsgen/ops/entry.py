@@ -208,7 +208,8 @@ class Op:
         is_backward_deterministic: Its gradients are, too. Set by the catalogue from the hand
             list in `opsgen.ops.determinism`, not by entries.
         is_full_precision: Some device lacks its kernel below float32.
-        needs_contiguous: A spelling of it takes its first input in one order in memory only.
+        needs_contiguous: With its first input in another order in memory a spelling of it fails,
+            or has nothing left to do.
     """
 
     name: str

@@ -203,6 +203,7 @@ _FURTHER = (
         attrs=_select_attrs,
         out=_selected,
         folds=lambda ins, attrs: (),
+        needs_contiguous=True,
     ),
     _layout(
         "diag_embed",
@@ -256,6 +257,7 @@ OPS = (
         attrs=_transpose_attrs,
         refs=_transpose_refs,
         out=_transpose_out,
+        needs_contiguous=True,
         props=frozenset({"involution"}),
     ),
     _layout(
@@ -265,6 +267,7 @@ OPS = (
         ranks=(3, 4, 5),
         attrs=lambda draw, ins: draw.pick(order=_ORDERS[len(ins[0])]),
         out=lambda ins, attrs: tuple(ins[0][dim] for dim in attrs["order"]),
+        needs_contiguous=True,
     ),
     _layout(
         "flip",

@@ -10,7 +10,7 @@ from op_cases import Case, Runner, Spec, inputs, make_case
 from torch import Tensor, nn
 
 from opsgen.ops import CATALOGUE
-from opsgen.ops.counting import reachable_ops
+from opsgen.ops.counting import is_view, reachable_ops
 from opsgen.verify import record_calls, spelled_calls
 
 every_op = pytest.mark.parametrize("name", CATALOGUE)
@@ -62,6 +62,10 @@ def other_orders(tensor: Tensor) -> Iterator[Tensor]:
         yield tensor.to(memory_format=kind)
 
 
+def shares_memory(one: Tensor, other: Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
 @every_op
 def test_order_in_memory_changes_nothing(name: str) -> None:
     num_refused = 0
@@ -81,8 +85,11 @@ def test_order_in_memory_changes_nothing(name: str) -> None:
                         assert case.op.needs_contiguous, runner.source
                         num_refused += 1
                         continue
+                    # Turned already: what is left of the op is a view of its input.
+                    num_refused += shares_memory(output, other)
                     assert output.shape == expected.shape
                     assert torch.allclose(
                         output.double(), expected.double(), rtol=1e-4, atol=1e-4, equal_nan=True
                     ), runner.source
-    assert num_refused or not CATALOGUE[name].needs_contiguous
+    if name in STACKED and not is_view(CATALOGUE[name]):
+        assert (num_refused > 0) == CATALOGUE[name].needs_contiguous
