@@ -8,12 +8,14 @@ there, or sampled and written to it if there is none; with `--only-sample` that 
 
 Tasks come in the order of the plan, classes in proportion to what the recipe wants. A line of
 FILE.jsonl is written for each as it ends, and the same command goes on where it was cut. The
-plot only reads the file; it needs matplotlib, which the extra `notebooks` brings.
+plot only reads the file, compressed by `xz` or not; it needs matplotlib, which the extra
+`notebooks` brings.
 """
 
 from __future__ import annotations
 
 import argparse
+import lzma
 import sys
 import tempfile
 import time
@@ -33,6 +35,7 @@ from opsgen.records import (
     Record,
     Request,
     Task,
+    decode_line,
     encode_line,
     end_of_whole_lines,
     read_lines,
@@ -74,7 +77,7 @@ def main() -> int:
         out = Path(options.out)
         if options.recipe is not None:
             _run(options, out)
-        rows = list(read_lines(out, Row))
+        rows = _read(out)
         if not rows:
             raise UsageError(f"{out}: there is nothing in it")
         recipe = _recipe(options) if options.recipe else None
@@ -86,6 +89,13 @@ def main() -> int:
     if options.plot is not None:
         _plot(rows, Path(options.plot), window)
     return 0
+
+
+def _read(path: Path) -> list[Row]:
+    """Read measured rows, compressed ones too."""
+    if path.suffix == ".xz":
+        return [decode_line(line, Row) for line in lzma.open(path)]
+    return list(read_lines(path, Row))
 
 
 def _options() -> argparse.Namespace:
@@ -257,6 +267,7 @@ def _plot(rows: list[Row], path: Path, window: tuple[float, float]) -> None:
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     strata = sorted({row.stratum for row in rows})
     columns = min(4, len(strata))
@@ -287,6 +298,10 @@ def _plot(rows: list[Row], path: Path, window: tuple[float, float]) -> None:
     for axis in axes.flat[len(strata) :]:
         axis.set_visible(False)
     axes.flat[0].legend(fontsize="small")
+    for axis in (axes.flat[0].xaxis, axes.flat[0].yaxis):  # shared by all
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 3)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
     figure.supxlabel("predicted eager ms")
     figure.supylabel("measured eager ms")
     figure.tight_layout()
