@@ -1,9 +1,12 @@
 """The sampler: from a seed to an endless plan of sized, legal graphs.
 
-`plan` is the way in. `table` numbers the legal op sequences, `permutation`
-shuffles them, `growth` makes one graph of a sequence with attributes and
-domains checked by `algebra`, `composites` make those of named blocks, `cost` and `sizing` give it sizes near a target
-time, `resolution` computes shapes, `identity` hashes, `views` shows graphs.
+`plan` is the way in: `quotas` give a line its cell (`strata`) and the op
+sequences to try, numbered by `table`, cleared of bad `pairs` and shuffled by
+`permutation`. `growth` turns a sequence into a graph (a `draft` until it is
+done), checked by `algebra`; `composites` do so for named blocks. `cost`, on
+the speeds of a `calibration`, and `sizing` give it sizes near a target time.
+`resolution` computes shapes, `identity` hashes, `views` shows graphs;
+`trials`, `points`, `shapes` and `fitting` make calibrations.
 Nothing here needs torch, writes source or keeps state between lines.
 Imports `records`, `errors`, `recipe` and `ops`.
 """

@@ -128,9 +128,33 @@ def _constant(first: Applied, second: Applied) -> str | None:
 
 
 def _unjudgeable(first: Applied, second: Applied) -> str | None:
-    if "jumps" in second.op.props and first.op.kind in _ROUNDING:
-        return f"{second.op.name} jumps on the rounding errors of {first.op.name}"
-    return None
+    if "jumps" not in second.op.props:
+        return None
+    maker: Applied | None = first
+    while maker is not None and _is_exact(maker.op):
+        maker = maker.producer
+    # A position is judged by the value that it selects: only sums of many terms lose it.
+    is_lenient = second.op.name in _POSITIONS and maker and maker.op.kind not in _ROUNDING
+    if maker is None or is_lenient:
+        return None
+    return f"{second.op.name} jumps on the rounding errors of {maker.op.name}"
+
+
+def _is_exact(op: Op) -> bool:
+    """Whether any two kernels of an op agree to the bit, in any precision: it only selects."""
+    return op.kind in _EXACT_KINDS or op.name in _EXACT
+
+
+_POSITIONS = frozenset({"argmax", "argmin", "argsort", "cummax_indices", "topk_indices"})
+_EXACT_KINDS = (Kind.LAYOUT, Kind.INDEX, Kind.SORT)
+_EXACT = frozenset(
+    {
+        "abs", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "amax", "amin",
+        "clamp", "clamp_max", "clamp_min", "clamp_tensor", "cummax", "cummin", "hardtanh",
+        "max_pool1d", "max_pool2d", "max_pool3d", "maximum", "minimum", "masked_fill", "median",
+        "neg", "relu", "relu6", "threshold", "where",
+    }
+)  # fmt: skip
 
 
 # Kinds whose results depend on the order of additions, so that no two kernels agree to the bit.

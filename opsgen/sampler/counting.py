@@ -11,12 +11,12 @@ from opsgen.ops.intervals import REAL
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.pairs import is_degenerate
 from opsgen.sampler.strata import STRATA, stratum_of
-from opsgen.sampler.table import _TYPICAL, Contents, _applications, _starts
+from opsgen.sampler.table import _TYPICAL, _applications, _attrs_by_rank, start_names
 
 
 def count_pairs() -> dict[str, int]:
     """Count the legal ordered pairs of each fusion stratum."""
-    names = [name for name, _ in _starts(Contents(0, with_operands=True))]
+    names = start_names()
     attrs_by_rank = {name: _attrs_by_rank(name) for name in names}
     counts = dict.fromkeys(STRATA, 0)
     for first in names:
@@ -33,13 +33,6 @@ def count_pairs() -> dict[str, int]:
             ):
                 counts[stratum_of(producer, CATALOGUE[second])] += 1
     return counts
-
-
-def _attrs_by_rank(name: str) -> dict[int, list[Attrs]]:
-    found: dict[int, list[Attrs]] = {}
-    for known in _applications(name):
-        found.setdefault(known.rank_in, []).append(known.attrs)
-    return found
 
 
 def _may_follow(made: list[Applied], name: str, attrs_by_rank: dict[int, list[Attrs]]) -> bool:

@@ -25,7 +25,8 @@ from opsgen.recipe import SampleConfig
 from opsgen.records import Estimate, Graph, Workload
 from opsgen.sampler.composites import COMPOSITES, composite_of, sequence_of
 from opsgen.sampler.cost import Calibration, check_benefit, estimate, load_calibration
-from opsgen.sampler.growth import Style, draft_of, finish
+from opsgen.sampler.draft import Style
+from opsgen.sampler.growth import draft_of, finish
 from opsgen.sampler.identity import size_names
 from opsgen.sampler.permutation import permute
 from opsgen.sampler.quotas import Quotas, half_share

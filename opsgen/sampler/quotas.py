@@ -8,7 +8,6 @@ permuted by a key, gives the sequences.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from opsgen.errors import UsageError
 from opsgen.recipe import SampleConfig
 from opsgen.sampler.permutation import permute
 from opsgen.sampler.strata import Cell, Schedule, balance
-from opsgen.sampler.table import Contents, Table
+from opsgen.sampler.table import Contents, Paths, Table
 
 _NUM_RESERVES = 7
 _MIN_HALF = 0.4
@@ -84,13 +83,16 @@ def _kinds(config: SampleConfig, length: int) -> dict[Cell, float]:
         Cell(None, "chain"): forward * (1.0 - config.dags),
         **{Cell(None, topology): forward * config.dags / len(dags) for topology in dags},
     }
+    # Gradients of half precision are mostly rounding: they are float32's where it is asked for.
     half = half_share(config)
-    return {
-        cell._replace(is_half=is_half): share * (half if is_half else 1.0 - half)
-        for cell, share in kinds.items()
-        for is_half in (True, False)
-        if share > 0 and (half if is_half else 1.0 - half) > 0
-    }
+    of_gradients = 1.0 if half == 1.0 else 0.0
+    of_others = min(1.0, half / forward) if forward and half < 1.0 else half
+    halved: dict[Cell, float] = {}
+    for cell, share in kinds.items():
+        part = of_gradients if cell.is_gradient else of_others
+        halved[cell._replace(is_half=True)] = share * part
+        halved[cell._replace(is_half=False)] = share * (1.0 - part)
+    return {cell: share for cell, share in halved.items() if share > 0}
 
 
 def _with_prior(shares: dict[Cell, float], prior: float, length: int) -> dict[Cell, float]:
@@ -119,18 +121,17 @@ def _is_possible(length: int, cell: Cell) -> bool:
     Half precision shares the table of float32, so that sequences do not repeat between
     them: where too few of its sequences bear it, nearly every line would need a reserve.
     """
-    contents = _contents(length, cell)
-    size = _table(contents).size
-    if not cell.is_half:
+    size = _table(_contents(length, cell)).size
+    if not cell.is_half or not size:
         return size > 0
-    return _table(replace(contents, is_half=True)).size > _MIN_HALF * size
+    opening = min(length, 2)
+    num_halves = _table(_contents(opening, cell, is_half=True)).size
+    return num_halves > _MIN_HALF * _table(_contents(opening, cell)).size
 
 
-@lru_cache(maxsize=4096)
-def _contents(length: int, cell: Cell) -> Contents:
-    return Contents(
-        length, cell.with_operands, cell.stratum, cell.is_gradient, is_seen=cell.is_seen
-    )
+def _contents(length: int, cell: Cell, *, is_half: bool = False) -> Contents:
+    paths = Paths(cell.with_operands, cell.is_gradient, is_half)
+    return Contents(length, cell.stratum, cell.is_seen, paths)
 
 
 def _draws(table: Table, place: int, key: str) -> Iterator[tuple[str, ...]]:

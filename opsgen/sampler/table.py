@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from opsgen.ops import BLOCK_OPS, CATALOGUE, Attrs, Dim, Interval, Op, Operand
 from opsgen.ops.gradients import has_gradient, is_curved
@@ -76,9 +77,7 @@ def _ranks_between(first: str, second: str) -> frozenset[int]:
         return frozenset()
     if is_degenerate(first, second):
         return frozenset()
-    attrs_by_rank: dict[int, list[Attrs]] = {}
-    for after in _applications(second):
-        attrs_by_rank.setdefault(after.rank_in, []).append(after.attrs)
+    attrs_by_rank = _attrs_by_rank(second)
     ranks: set[int] = set()
     for before in _applications(first):
         if before.rank_out in ranks or not before.interval_out.within(consumer.domain):
@@ -90,6 +89,14 @@ def _ranks_between(first: str, second: str) -> frozenset[int]:
                 ranks.add(before.rank_out)
                 break
     return frozenset(ranks)
+
+
+@cache
+def _attrs_by_rank(name: str) -> dict[int, list[Attrs]]:
+    found: dict[int, list[Attrs]] = {}
+    for application in _applications(name):
+        found.setdefault(application.rank_in, []).append(application.attrs)
+    return found
 
 
 @cache
@@ -118,70 +125,116 @@ def feasible_ranks(sequence: tuple[str, ...]) -> tuple[int, ...]:
 _State = tuple[str, frozenset[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Paths(NamedTuple):
+    """Which ops may follow each other.
+
+    Attributes:
+        with_operands: Sequences in which some op reads several tensors (True), or none (False).
+        is_gradient: Those whose gradients make a task: all ops are differentiable and
+            repeatable backward, and some derivative depends on the input.
+        is_half: Those whose ops all have half-precision kernels.
+    """
+
+    with_operands: bool = False
+    is_gradient: bool = False
+    is_half: bool = False
+
+
+class Contents(NamedTuple):
     """Which sequences a table holds.
 
     Attributes:
         length: Number of ops.
-        with_operands: Those in which some op reads several tensors (True), or none does (False).
         stratum: Those whose first pair belongs to it; None for all.
-        is_gradient: Those whose gradients make a task: all ops are differentiable and
-            repeatable backward, and some derivative depends on the input.
-        is_half: Those whose ops all have half-precision kernels.
         is_seen: Those whose first pair stands in real code (True), does not (False), or both
             (None).
+        paths: What else is asked of them.
     """
 
     length: int
-    with_operands: bool = False
     stratum: str | None = None
-    is_gradient: bool = False
-    is_half: bool = False
     is_seen: bool | None = None
+    paths: Paths = Paths()
+
+
+class _Walks:
+    """All ways through the ops, counted for every number of steps to go."""
+
+    def __init__(self, paths: Paths) -> None:
+        seal_catalogue()
+        self.starts: tuple[_State, ...] = tuple(
+            (name, _ranks_in(name))
+            for name, op in CATALOGUE.items()
+            if (paths.with_operands or not op.has_operands) and op.is_deterministic
+            if not (paths.is_half and op.is_full_precision)
+            if not paths.is_gradient or has_gradient(op)
+            if name not in BLOCK_OPS and _ranks_in(name)
+        )
+        self._satisfying = {name for name, _ in self.starts if _satisfies(name, paths)}
+        self._followers: dict[_State, tuple[_State, ...]] = {}
+        self._counts: dict[tuple[_State, int, bool], int] = {}
+        self._pairs: dict[tuple[str | None, bool], list[tuple[_State, ...]]] | None = None
+
+    def followers(self, state: _State) -> tuple[_State, ...]:
+        found = self._followers.get(state)
+        if found is None:
+            reached = _ranks_out(*state)
+            made = ((name, reached & _ranks_between(state[0], name)) for name, _ in self.starts)
+            found = self._followers[state] = tuple(each for each in made if each[1])
+        return found
+
+    def is_done(self, path: Sequence[_State]) -> bool:
+        """Whether what is asked of at least one op of each sequence is there already."""
+        return any(name in self._satisfying for name, _ in path)
+
+    def count(self, state: _State, left: int, is_done: bool) -> int:
+        """Count the ways to go on for `left` more ops."""
+        if left == 0:
+            return int(is_done)
+        place = (state, left, is_done)
+        found = self._counts.get(place)
+        if found is None:
+            satisfying = self._satisfying
+            found = 0
+            for each in self.followers(state):
+                found += self.count(each, left - 1, is_done or each[0] in satisfying)
+            self._counts[place] = found
+        return found
+
+    def openings(self, contents: Contents) -> list[tuple[_State, ...]]:
+        """Return the first two ops of all sequences, or the only one."""
+        if contents.length == 1:
+            return [(first,) for first in self.starts]
+        if self._pairs is None:
+            self._pairs = {}
+            for first in self.starts:
+                for second in self.followers(first):
+                    pair = (first[0], second[0])
+                    place = (stratum_of_sequence(pair), num_seen(*pair) > 0)
+                    self._pairs.setdefault(place, []).append((first, second))
+        return [
+            pair
+            for (stratum, is_seen), pairs in self._pairs.items()
+            if contents.stratum in (None, stratum) and contents.is_seen in (None, is_seen)
+            for pair in pairs
+        ]
 
 
 @cache
-def _starts(contents: Contents) -> tuple[_State, ...]:
-    seal_catalogue()
-    return tuple(
-        (name, _ranks_in(name))
-        for name, op in CATALOGUE.items()
-        if (contents.with_operands or not op.has_operands) and op.is_deterministic
-        if not (contents.is_half and op.is_full_precision)
-        if not contents.is_gradient or has_gradient(op)
-        if name not in BLOCK_OPS and _ranks_in(name)
-    )
+def _walks(paths: Paths) -> _Walks:
+    return _Walks(paths)
 
 
-@cache
-def _followers(state: _State, contents: Contents) -> tuple[_State, ...]:
-    reached = _ranks_out(*state)
-    found = []
-    for name, _ in _starts(contents):
-        ranks = reached & _ranks_between(state[0], name)
-        if ranks:
-            found.append((name, ranks))
-    return tuple(found)
-
-
-def _satisfies(name: str, contents: Contents) -> bool:
-    """Whether an op brings what a table asks of at least one op of each sequence."""
+def _satisfies(name: str, paths: Paths) -> bool:
     op = CATALOGUE[name]
-    if contents.is_gradient:
+    if paths.is_gradient:
         return is_curved(op)
-    return op.has_operands or not contents.with_operands
+    return op.has_operands or not paths.with_operands
 
 
-@cache
-def _count(left: int, last: _State, is_done: bool, contents: Contents) -> int:
-    """Count the ways to go on for `left` more ops after `last`."""
-    if left == 0:
-        return int(is_done)
-    return sum(
-        _count(left - 1, state, is_done or _satisfies(state[0], contents), contents)
-        for state in _followers(last, contents)
-    )
+def start_names() -> tuple[str, ...]:
+    """Return the names of all ops that sequences may hold."""
+    return tuple(name for name, _ in _walks(Paths(with_operands=True)).starts)
 
 
 class Table:
@@ -192,18 +245,17 @@ class Table:
     """
 
     def __init__(self, contents: Contents) -> None:
-        self.contents = contents
-        # What paths are counted by, whatever opens them.
-        self._body = replace(contents, length=0, stratum=None, is_seen=None)
+        self._length = contents.length
+        self._walks = walks = _walks(contents.paths)
         self._openings: list[tuple[_State, ...]] = []
         self._counts: list[int] = []
         self._ends: list[int] = []
         self.size = 0
-        for opening in self._all_openings():
+        for opening in walks.openings(contents):
             left = contents.length - len(opening)
-            count = _count(left, opening[-1], self._is_done(opening), self._body)
+            count = walks.count(opening[-1], left, walks.is_done(opening))
             if count:
-                self.size += count * self._weight(opening)
+                self.size += count * (_weight(opening) if contents.is_seen else 1)
                 self._openings.append(opening)
                 self._counts.append(count)
                 self._ends.append(self.size)
@@ -219,34 +271,16 @@ class Table:
         place = bisect_right(self._ends, number)
         number = (number - (self._ends[place - 1] if place else 0)) % self._counts[place]
         path = list(self._openings[place])
-        while len(path) < self.contents.length:
-            left = self.contents.length - len(path) - 1
-            for state in _followers(path[-1], self._body):
-                count = _count(left, state, self._is_done((*path, state)), self._body)
+        while len(path) < self._length:
+            left = self._length - len(path) - 1
+            for state in self._walks.followers(path[-1]):
+                count = self._walks.count(state, left, self._walks.is_done((*path, state)))
                 if number < count:
                     path.append(state)
                     break
                 number -= count
         return tuple(name for name, _ in path)
 
-    def _all_openings(self) -> Iterator[tuple[_State, ...]]:
-        wanted = self.contents
-        for first in _starts(self._body):
-            if wanted.length == 1:
-                yield (first,)
-                continue
-            for second in _followers(first, self._body):
-                pair = (first[0], second[0])
-                if wanted.stratum not in (None, stratum_of_sequence(pair)):
-                    continue
-                if wanted.is_seen in (None, num_seen(*pair) > 0):
-                    yield first, second
 
-    def _weight(self, opening: tuple[_State, ...]) -> int:
-        if not self.contents.is_seen:
-            return 1
-        return num_seen(opening[0][0], opening[1][0]).bit_length()
-
-    def _is_done(self, path: Sequence[_State]) -> bool:
-        """Whether what the table asks for is there already."""
-        return any(_satisfies(name, self._body) for name, _ in path)
+def _weight(opening: tuple[_State, ...]) -> int:
+    return num_seen(opening[0][0], opening[1][0]).bit_length()

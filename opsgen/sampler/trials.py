@@ -16,7 +16,8 @@ from opsgen.errors import SampleError
 from opsgen.ops import BLOCK_OPS, CATALOGUE, Kind, Op
 from opsgen.records import Graph
 from opsgen.sampler.calibration import Calibration
-from opsgen.sampler.growth import PLAIN, Style, grow
+from opsgen.sampler.draft import PLAIN, Style
+from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import size_names
 from opsgen.sampler.sizing import Limits, fit_sizes
 

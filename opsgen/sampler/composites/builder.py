@@ -17,7 +17,8 @@ from opsgen.ops import CATALOGUE, Attrs, Dim, Interval, Operand, Shape, same_sha
 from opsgen.ops.intervals import REAL
 from opsgen.records import Graph
 from opsgen.sampler.choices import RandomDraw
-from opsgen.sampler.growth import Draft, add_input, append, choose, finish
+from opsgen.sampler.draft import Draft, add_input
+from opsgen.sampler.growth import append, choose, finish
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import torch
 from opsgen.ops import CATALOGUE
 from opsgen.ops.counting import VARIANTS, computing_ops, is_view, qualified_names, reachable_ops
 from opsgen.ops.determinism import NOT_REPEATABLE_BACKWARD
-from opsgen.sampler.table import Contents, Table
+from opsgen.sampler.table import Contents, Paths, Table
 
 
 def test_the_catalogue_is_as_wide_as_promised() -> None:
@@ -17,7 +17,7 @@ def test_the_catalogue_is_as_wide_as_promised() -> None:
 
 def test_what_counts_is_what_tasks_can_hold() -> None:
     """Every op that counts opens a sequence of the sampler's own table."""
-    singles = Table(Contents(1)), Table(Contents(1, with_operands=True))
+    singles = Table(Contents(1)), Table(Contents(1, paths=Paths(with_operands=True)))
     held = {table.sequence(number)[0] for table in singles for number in range(table.size)}
     assert {op.name for op in computing_ops()} <= held
 

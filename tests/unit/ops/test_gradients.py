@@ -14,7 +14,7 @@ from opsgen.ops.gradients import LINEAR, NOT_DIFFERENTIABLE, has_gradient, is_cu
 from opsgen.records import Node
 from opsgen.render import render_source
 from opsgen.sampler import grow, size_names
-from opsgen.sampler.growth import Style
+from opsgen.sampler.draft import Style
 from opsgen.sampler.sizing import twin_sizes
 
 SINGLE = sorted(

@@ -15,7 +15,7 @@ from opsgen.recipe import SampleConfig
 from opsgen.sampler import Line, Plan, resolve
 from opsgen.sampler.pairs import num_seen
 from opsgen.sampler.strata import CYCLE, STRATA, Cell, balance
-from opsgen.sampler.table import Contents, Table
+from opsgen.sampler.table import Contents, Paths, Table
 
 BROAD = SampleConfig(
     dags=0.3,
@@ -142,15 +142,15 @@ def test_reserves_come_from_where_no_line_has_been() -> None:
 
 
 def test_gradient_tables_hold_what_has_a_gradient() -> None:
-    table = Table(Contents(2, stratum="epilogue", is_gradient=True))
-    plain = Table(Contents(2, stratum="epilogue"))
+    table = Table(Contents(2, "epilogue", paths=Paths(is_gradient=True)))
+    plain = Table(Contents(2, "epilogue"))
     assert 0 < table.size < plain.size
     for number in range(0, table.size, 7):
         assert all(not CATALOGUE[name].has_operands for name in table.sequence(number))
 
 
 def test_common_pairs_stand_in_a_table_of_real_code_more_than_once() -> None:
-    table = Table(Contents(2, stratum="epilogue", is_seen=True))
+    table = Table(Contents(2, "epilogue", is_seen=True))
     found = Counter(table.sequence(number) for number in range(table.size))
     assert found
     assert found == {pair: num_seen(*pair).bit_length() for pair in found}
