@@ -62,7 +62,7 @@ def _sigmoid(value: float) -> float:
 
 
 def _hardtanh_attrs(draw: Draw, _ins: Shapes) -> Attrs | None:
-    return draw.pick(min_val=(-1.0, -1.0, -2.0, -0.5), max_val=(1.0, 1.0, 2.0, 0.5))
+    return draw.pick(min_val=(-1.0, -1.0, -0.25, -0.5), max_val=(1.0, 1.0, 0.25, 0.5))
 
 
 def _hardtanh_range(ranges: tuple[Interval, ...], attrs: Attrs) -> Interval:

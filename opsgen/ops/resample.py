@@ -99,9 +99,19 @@ _INTERPOLATIONS = (
         range=of_first,
     ),
     _interpolate("linear", (3,), 2, attrs=_aligned_attrs, defaults=_ALIGNED),
-    _interpolate("bilinear", (4,), 4, attrs=_smooth_attrs, defaults=_SMOOTH),
+    _interpolate(
+        "bilinear", (4,), 4, attrs=_smooth_attrs, defaults=_SMOOTH, is_full_precision=True
+    ),
     _interpolate("trilinear", (5,), 8, attrs=_aligned_attrs, defaults=_ALIGNED),
-    _interpolate("bicubic", (4,), 16, attrs=_smooth_attrs, defaults=_SMOOTH, range=_bicubic_range),
+    _interpolate(
+        "bicubic",
+        (4,),
+        16,
+        attrs=_smooth_attrs,
+        defaults=_SMOOTH,
+        range=_bicubic_range,
+        is_full_precision=True,
+    ),
     _interpolate("area", (3, 4, 5), 8, attrs=_area_attrs),
 )
 

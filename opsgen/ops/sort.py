@@ -88,6 +88,7 @@ OPS = (
         passes=1.0,
         range=NONNEGATIVE,
         out_dtype="int64",
+        needs_contiguous=True,
         props=frozenset({"jumps"}),
     ),
     _sort(
@@ -99,6 +100,7 @@ OPS = (
         passes=1.0,
         range=NONNEGATIVE,
         out_dtype="int64",
+        needs_contiguous=True,
         props=frozenset({"jumps"}),
     ),
     _sort(

@@ -33,11 +33,21 @@ class Applied:
     producer: Applied | None = None
 
 
+# Ops that bend at fixed places around zero.
+_CLAMPS = frozenset({"clamp", "clamp_max", "clamp_min", "hardtanh", "relu6", "softshrink"})
+
+
+def _has_one_sign(interval: Interval) -> bool:
+    return interval.low >= 0.0 or interval.high <= 0.0
+
+
 def find_triviality(applied: Applied) -> str | None:
     """Return what makes `applied` or its producer pointless, or None."""
     op, interval = applied.op, applied.interval
     if op.flattens and any(interval.within(flat) for flat in op.flattens):
         return f"{op.name} maps all it would see to one value"
+    if op.name in _CLAMPS and applied.producer is not None and _has_one_sign(interval):
+        return f"{op.name} of values of one sign is far from where it bends, or does nothing else"
     fixes = op.fixes(applied.attrs) if callable(op.fixes) else op.fixes
     if fixes is not None and interval.within(fixes):
         return f"{op.name} would leave all it sees as it is"

@@ -18,7 +18,7 @@ from opsgen.records import Estimate, Graph
 from opsgen.sampler.backward import backward_work
 from opsgen.sampler.calibration import Calibration, calibration_digest, load_calibration
 from opsgen.sampler.extents import slowdown, variant_of
-from opsgen.sampler.resolution import Resolution, ResolvedNode, resolve
+from opsgen.sampler.resolution import Resolution, ResolvedNode
 
 __all__ = [
     "ITEM_BYTES",
@@ -59,7 +59,7 @@ def predict_ms(graph: Graph, resolution: Resolution, calibration: Calibration) -
     return sum(time_ms for _, time_ms in _node_costs(graph, resolution, calibration))
 
 
-def check_benefit(graph: Graph, sizes: dict[str, int], calibration: Calibration) -> None:
+def check_benefit(graph: Graph, resolution: Resolution, calibration: Calibration) -> None:
     """Refuse a graph that fusing would hardly speed up: in truth it is a task of one op.
 
     That is one where the intermediates that fusing spares are less than 5 % of the traffic
@@ -70,7 +70,6 @@ def check_benefit(graph: Graph, sizes: dict[str, int], calibration: Calibration)
     """
     if len(graph.nodes) < 2:
         return
-    resolution = resolve(graph, sizes)
     item = ITEM_BYTES[graph.dtype]
     moved, times = zip(*_node_costs(graph, resolution, calibration), strict=True)
     num_inputs = len(graph.inputs)
@@ -187,12 +186,11 @@ def _gradient_bytes(graph: Graph, sizes: list[int]) -> int:
     return most
 
 
-def estimate(graph: Graph, sizes: dict[str, int], calibration: Calibration) -> Estimate:
-    """Return all that the model says of a graph under an assignment of sizes.
+def estimate(graph: Graph, resolution: Resolution, calibration: Calibration) -> Estimate:
+    """Return all that the model says of a graph under the resolved sizes.
 
     For a gradient task the outputs are the gradients, and the operations those of both ways.
     """
-    resolution = resolve(graph, sizes)
     item = ITEM_BYTES[graph.dtype]
     moved = sum(
         prod(shape) * ITEM_BYTES[known.dtype]

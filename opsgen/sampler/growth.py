@@ -19,18 +19,26 @@ from opsgen.ops import (
     Dim,
     Draw,
     Interval,
+    Kind,
     Op,
     Operand,
     expression,
     same_shape,
 )
 from opsgen.ops.counting import is_view
+from opsgen.ops.entry import no_params
 from opsgen.ops.gradients import is_curved, repeats_backward
+from opsgen.ops.intervals import SIGNED_UNIT
 from opsgen.records import Graph, Node
 from opsgen.sampler.algebra import Applied, find_triviality
 from opsgen.sampler.choices import RandomDraw
 from opsgen.sampler.draft import PLAIN, Draft, Style, Value, add_first_input, add_input
 
+# Ops that are within a few per cent of their input where that is small.
+_NEARLY_STRAIGHT = frozenset(
+    {"asin", "asinh", "atan", "atanh", "erf", "expm1", "log1p", "sin", "sinh", "softsign", "tan"}
+    | {"tanh"}
+)
 _JOIN_SHARE = 0.6  # of the operands for which an earlier value would do
 
 
@@ -99,6 +107,9 @@ def choose(draft: Draft, op: Op, current: int, draw: Draw) -> tuple[Attrs, tuple
     trivial = find_triviality(_applied(op, attrs, value))
     if trivial is not None:
         raise SampleError(f"trivial: {trivial}")
+    is_small = value.interval.within(SIGNED_UNIT) and value.source[0] == "node"
+    if draft.dtype != "float32" and is_small and op.name in _NEARLY_STRAIGHT:
+        raise SampleError(f"trivial: {op.name} of small values drowns in {draft.dtype}'s rounding")
     if draft.style.is_gradient:
         _check_gradient(draft, op, attrs)
     return attrs, operands
@@ -107,7 +118,8 @@ def choose(draft: Draft, op: Op, current: int, draw: Draw) -> tuple[Attrs, tuple
 def _check_gradient(draft: Draft, op: Op, attrs: Attrs) -> None:
     if not repeats_backward(op, attrs):
         raise SampleError(f"gradient: that of {op.name} does not repeat on a GPU")
-    if draft.is_last_curve and (attrs.get("bias") or attrs.get("affine")):
+    has_bias = attrs.get("bias") or attrs.get("affine") or op.kind is Kind.ATTENTION
+    if draft.is_last_curve and has_bias and op.params is not no_params:
         raise SampleError(f"gradient: it does not depend on the bias of {op.name}")
 
 

@@ -186,14 +186,15 @@ class Plan:
         sizes = self._fit(graph, first, limits, rng)
         if longest_axis(graph, sizes) < config.min_axis:
             raise SampleError(f"size: no axis of an input reaches {config.min_axis}")
+        resolution = resolve(graph, sizes)
         if composite is None:
-            check_benefit(graph, sizes, self.calibration)
+            check_benefit(graph, resolution, self.calibration)
         every = {"default": sizes, "smaller": smaller_sizes(graph, sizes)}
         if config.held_out:
             every["held_out"] = held_out_sizes(sizes, lambda: self._fit(graph, first, limits, rng))
         every["twin"] = twin_sizes(graph, sizes)
         workloads = tuple(workload(graph, each, role) for role, each in every.items())
-        return Sampled(graph, workloads, estimate(graph, sizes, self.calibration))
+        return Sampled(graph, workloads, estimate(graph, resolution, self.calibration))
 
     def _style(self, cell: Cell) -> Style:
         return Style(

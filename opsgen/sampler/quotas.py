@@ -17,7 +17,7 @@ from opsgen.sampler.permutation import permute
 from opsgen.sampler.strata import Cell, Schedule, balance
 from opsgen.sampler.table import Contents, Paths, Table
 
-_NUM_RESERVES = 7
+_NUM_RESERVES = 11
 _MIN_HALF = 0.4
 _DAGS = ("inputs", "shared", "outputs")
 
@@ -44,7 +44,8 @@ class Quotas:
         if not shares:
             raise UsageError(f"[sample]: no sequence of {length} ops is of the kinds it asks for")
         self._schedule = Schedule(_with_prior(shares, config.prior, length))
-        # Cells that share a table take turns at it, so that no sequence comes twice.
+        # Cells that share a table take turns at it, so that no sequence comes twice. What can
+        # share a value has a table of its own, a part of that of several inputs.
         sharing: dict[Contents, list[Cell]] = {}
         for cell in self._schedule.counts:
             sharing.setdefault(_contents(length, cell), []).append(cell)
@@ -130,7 +131,7 @@ def _is_possible(length: int, cell: Cell) -> bool:
 
 
 def _contents(length: int, cell: Cell, *, is_half: bool = False) -> Contents:
-    paths = Paths(cell.with_operands, cell.is_gradient, is_half)
+    paths = Paths(cell.with_operands, cell.is_gradient, is_half, cell.topology == "shared")
     return Contents(length, cell.stratum, cell.is_seen, paths)
 
 

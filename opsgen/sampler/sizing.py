@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import log, prod
+from functools import lru_cache
+from math import isqrt, log, prod
 
 from opsgen.errors import SampleError
 from opsgen.ops import evaluate
@@ -21,25 +22,26 @@ from opsgen.sampler.resolution import Resolution, is_legal, resolve
 # Names whose sizes may be scaled, with the bounds kept: widths are left as they were drawn,
 # because groups, heads and kernels were chosen for them.
 _BOUNDS: dict[str, tuple[int, int]] = {
-    "batch_size": (1, 65536),
+    "batch_size": (1, 2**20),
     "seq_len": (8, 16384),
     "length": (16, 131072),
     "depth": (6, 64),
     "height": (8, 512),
     "width": (8, 512),
 }
+_NEAR = 0.1  # of the logarithm of the target time, before jitter
 _ACCEPTED = (0.6, 1.6)  # of the target time, after jitter
 # Up to where jitter rounds, and from where on it takes primes: usual sizes, odd sizes.
 _STYLES = {False: (0.5, 0.85), True: (0.25, 0.65)}
 _MAX_ELEMENTS = 2**31 - 1
 _MAX_PARAMETER_BYTES = 512 * 2**20
-_PRIMES = (7, 11, 13, 17, 23, 29, 37, 53, 67, 101, 127, 193, 257, 383, 509, 769, 1021, 2039)
 _TWIN_LEVELS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 _TWIN_ELEMENTS = 200_000
 _NUM_HELD_OUT = 3
 _SMALLER_SHARES = ((0.125, 1.0), (0.25, 0.5), (0.5, 0.5), (0.5, 1.0), (1.0, 0.5))
 
 
+@lru_cache(maxsize=1024)
 def _base(name: str) -> str:
     return name.rstrip("0123456789").removesuffix("_")
 
@@ -107,8 +109,9 @@ def fit_sizes(
         if not group:
             continue
         ratio = target_ms / predict_ms(graph, resolve(graph, sizes), calibration)
-        if abs(log(ratio)) > 0.1:
-            _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
+        if abs(log(ratio)) <= _NEAR:
+            break
+        _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
     for name in names:
         jittered = _jitter(sizes[name], _base(name), rng, _STYLES[limits.has_odd_sizes])
         sizes[name] = max(jittered, limits.floors.get(name, 1))
@@ -141,8 +144,16 @@ def _jitter(size: int, base: str, rng: random.Random, shares: tuple[float, float
         step = 8 if size < 256 else 32
         size = max(step, round(size / step) * step)
     elif style > shares[1]:
-        size = min(_PRIMES, key=lambda prime: abs(log(prime / size)))
+        size = _prime_up_to(size)
     return min(high, max(low, size))
+
+
+@lru_cache(maxsize=65536)
+def _prime_up_to(size: int) -> int:
+    """Return the largest prime that is no larger; `size` is at least 2."""
+    while any(size % divisor == 0 for divisor in range(2, isqrt(size) + 1)):
+        size -= 1
+    return size
 
 
 def check_memory(

@@ -13,12 +13,22 @@ import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
-from opsgen.ops import BLOCK_OPS, CATALOGUE, Attrs, Dim, Interval, Op, Operand
+from opsgen.ops import (
+    BLOCK_OPS,
+    CATALOGUE,
+    Attrs,
+    Dim,
+    Interval,
+    Op,
+    Operand,
+    Shape,
+    same_shape,
+)
 from opsgen.ops.gradients import has_gradient, is_curved
 from opsgen.ops.intervals import REAL
 from opsgen.ops.user import seal_catalogue
@@ -38,6 +48,7 @@ class _Application:
     rank_out: int
     shape_out: tuple[int, ...]
     interval_out: Interval
+    may_join: bool  # an operand has the first input's shape, so that an earlier value may serve
 
 
 @cache
@@ -59,8 +70,14 @@ def _applications(name: str) -> tuple[_Application, ...]:
             interval = _interval_out(op, attrs, operands)
             sizes = tuple(int(size) for size in out)
             if prod(sizes) > 0:
-                found.append(_Application(attrs, rank, len(out), sizes, interval))
+                may_join = any(_may_join(operand, dims) for operand in operands)
+                found.append(_Application(attrs, rank, len(out), sizes, interval, may_join))
     return tuple(found)
+
+
+def _may_join(operand: Operand, dims: Shape) -> bool:
+    is_value = operand.can_join and operand.draw is None and operand.dtype == "float"
+    return is_value and same_shape(operand.shape, dims)
 
 
 def _interval_out(op: Op, attrs: Attrs, operands: tuple[Operand, ...]) -> Interval:
@@ -109,7 +126,7 @@ def _ranks_out(name: str, ranks_in: frozenset[int]) -> frozenset[int]:
     return frozenset(known.rank_out for known in _applications(name) if known.rank_in in ranks_in)
 
 
-@cache
+@lru_cache(maxsize=2**16)
 def feasible_ranks(sequence: tuple[str, ...]) -> tuple[int, ...]:
     """Return the ranks of a task input from which a whole sequence can be applied."""
     ranks = _ranks_in(sequence[-1])
@@ -133,11 +150,14 @@ class Paths(NamedTuple):
         is_gradient: Those whose gradients make a task: all ops are differentiable and
             repeatable backward, and some derivative depends on the input.
         is_half: Those whose ops all have half-precision kernels.
+        may_share: Those in which an earlier value can serve as an operand of an op other than
+            the first.
     """
 
     with_operands: bool = False
     is_gradient: bool = False
     is_half: bool = False
+    may_share: bool = False
 
 
 class Contents(NamedTuple):
@@ -170,6 +190,7 @@ class _Walks:
             if not paths.is_gradient or has_gradient(op)
             if name not in BLOCK_OPS and _ranks_in(name)
         )
+        self._num_idle = int(paths.may_share)  # first ops that bring nothing that is asked for
         self._satisfying = {name for name, _ in self.starts if _satisfies(name, paths)}
         self._followers: dict[_State, tuple[_State, ...]] = {}
         self._counts: dict[tuple[_State, int, bool], int] = {}
@@ -185,7 +206,7 @@ class _Walks:
 
     def is_done(self, path: Sequence[_State]) -> bool:
         """Whether what is asked of at least one op of each sequence is there already."""
-        return any(name in self._satisfying for name, _ in path)
+        return any(name in self._satisfying for name, _ in path[self._num_idle :])
 
     def count(self, state: _State, left: int, is_done: bool) -> int:
         """Count the ways to go on for `left` more ops."""
@@ -229,6 +250,8 @@ def _satisfies(name: str, paths: Paths) -> bool:
     op = CATALOGUE[name]
     if paths.is_gradient:
         return is_curved(op)
+    if paths.may_share:
+        return any(known.may_join for known in _applications(name))
     return op.has_operands or not paths.with_operands
 
 

@@ -153,10 +153,11 @@ def test_masks_and_indices_get_no_gradient() -> None:
 
 def test_estimates() -> None:
     graph = graph_of(a_node("relu", 0), a_node("tanh", 1), outputs=(1, 2))
-    plain = estimate(graph, SIZES, TABLE)
+    plain = estimate(graph, resolve(graph, SIZES), TABLE)
     assert plain.traffic_bytes == 3 * VALUE
     assert plain.flops == 2 * ELEMENTS
     assert plain.eager_ms == pytest.approx(cost_ms(graph))
-    gradient = estimate(gradient_of(a_node("relu", 0), inputs=2), SIZES, TABLE)
+    pulled = gradient_of(a_node("relu", 0), inputs=2)
+    gradient = estimate(pulled, resolve(pulled, SIZES), TABLE)
     assert gradient.traffic_bytes == 3 * VALUE
     assert gradient.flops == 2 * ELEMENTS
