@@ -88,7 +88,6 @@ OPS = (
         passes=1.0,
         range=NONNEGATIVE,
         out_dtype="int64",
-        needs_contiguous=True,
         props=frozenset({"jumps"}),
     ),
     _sort(
@@ -100,7 +99,6 @@ OPS = (
         passes=1.0,
         range=NONNEGATIVE,
         out_dtype="int64",
-        needs_contiguous=True,
         props=frozenset({"jumps"}),
     ),
     _sort(

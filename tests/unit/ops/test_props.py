@@ -99,7 +99,7 @@ def _shift_invariant(f: Subject) -> bool:
 
 def _scale_invariant(f: Subject) -> bool:
     # Where values are large, so that the epsilon of a norm does not show.
-    x = f.x * 100.0
+    x = f.x * 1e4
     return same(f(x * f.constant(0.5, 2.0)), f(x), 1e-3)
 
 
