@@ -86,6 +86,18 @@ def check_benefit(graph: Graph, resolution: Resolution, calibration: Calibration
 
 def _node_costs(
     graph: Graph, resolution: Resolution, calibration: Calibration
+) -> list[tuple[float, float]]:
+    """Return the bytes that each node moves and its time, milliseconds; worked out once."""
+    known = resolution.notes.get("costs")
+    if known is None or known[0] is not calibration:
+        known = calibration, list(_each_cost(graph, resolution, calibration))
+        resolution.notes["costs"] = known
+    costs: list[tuple[float, float]] = known[1]
+    return costs
+
+
+def _each_cost(
+    graph: Graph, resolution: Resolution, calibration: Calibration
 ) -> Iterator[tuple[float, float]]:
     """Yield the bytes that each node moves and its time, milliseconds, its backward included."""
     dtype, item = graph.dtype, ITEM_BYTES[graph.dtype]
@@ -136,6 +148,15 @@ def predict_peak_bytes(
         resolution: Its shapes.
         calibration: Knows what ops take beside their inputs and output; absent: nothing.
     """
+    known = resolution.notes.get("peak")
+    if known is None or known[0] is not calibration:
+        known = calibration, _peak_bytes(graph, resolution, calibration)
+        resolution.notes["peak"] = known
+    peak: int = known[1]
+    return peak
+
+
+def _peak_bytes(graph: Graph, resolution: Resolution, calibration: Calibration | None) -> int:
     item = ITEM_BYTES[graph.dtype]
     num_inputs = len(graph.inputs)
     sizes = [

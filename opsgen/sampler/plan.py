@@ -30,7 +30,7 @@ from opsgen.sampler.growth import draft_of, finish
 from opsgen.sampler.identity import size_names
 from opsgen.sampler.permutation import permute
 from opsgen.sampler.quotas import Quotas, half_share
-from opsgen.sampler.resolution import input_specs, output_specs, resolve
+from opsgen.sampler.resolution import Resolution, Resolver, input_specs, output_specs, resolve
 from opsgen.sampler.sizing import (
     Limits,
     fit_sizes,
@@ -183,17 +183,22 @@ class Plan:
             floors=floors,
             has_odd_sizes=config.odd_sizes,
         )
-        sizes = self._fit(graph, first, limits, rng)
+        resolver = Resolver(graph)
+        sizes = self._fit(resolver, first, limits, rng)
         if longest_axis(graph, sizes) < config.min_axis:
             raise SampleError(f"size: no axis of an input reaches {config.min_axis}")
-        resolution = resolve(graph, sizes)
+        resolution = resolver(sizes)
         if composite is None:
             check_benefit(graph, resolution, self.calibration)
-        every = {"default": sizes, "smaller": smaller_sizes(graph, sizes)}
+        every = {"default": sizes, "smaller": smaller_sizes(resolver, sizes)}
         if config.held_out:
-            every["held_out"] = held_out_sizes(sizes, lambda: self._fit(graph, first, limits, rng))
-        every["twin"] = twin_sizes(graph, sizes)
-        workloads = tuple(workload(graph, each, role) for role, each in every.items())
+            every["held_out"] = held_out_sizes(
+                sizes, lambda: self._fit(resolver, first, limits, rng)
+            )
+        every["twin"] = twin_sizes(resolver, sizes)
+        workloads = tuple(
+            workload(graph, each, role, resolver(each)) for role, each in every.items()
+        )
         return Sampled(graph, workloads, estimate(graph, resolution, self.calibration))
 
     def _style(self, cell: Cell) -> Style:
@@ -207,15 +212,15 @@ class Plan:
         )
 
     def _fit(
-        self, graph: Graph, first: dict[str, int], limits: Limits, rng: random.Random
+        self, resolver: Resolver, first: dict[str, int], limits: Limits, rng: random.Random
     ) -> dict[str, int]:
         low, high = self.config.target_ms
-        high = min(high, _REACH * reach_ms(graph, first, self.calibration, limits))
+        high = min(high, _REACH * reach_ms(resolver, first, self.calibration, limits))
         if high <= low:
             raise SampleError("size: the shortest target is out of reach")
         target_ms = low * exp(rng.random() * log(high / low))
-        sizes = fit_sizes(graph, first, target_ms, self.calibration, limits, rng)
-        return {name: sizes[name] for name in size_names(graph)}
+        sizes = fit_sizes(resolver, first, target_ms, self.calibration, limits, rng)
+        return {name: sizes[name] for name in size_names(resolver.graph)}
 
 
 def _check_shares(key: str, shares: dict[str, float], known: tuple[str, ...]) -> None:
@@ -230,9 +235,21 @@ def _has_half(sequence: tuple[str, ...]) -> bool:
     return not any(CATALOGUE[name].is_full_precision for name in sequence if name in CATALOGUE)
 
 
-def workload(graph: Graph, sizes: dict[str, int], role: str = "default") -> Workload:
-    """Describe a graph under an assignment of sizes; `role` is as in `Workload.role`."""
-    resolution = resolve(graph, sizes)
+def workload(
+    graph: Graph,
+    sizes: dict[str, int],
+    role: str = "default",
+    resolution: Resolution | None = None,
+) -> Workload:
+    """Describe a graph under an assignment of sizes.
+
+    Args:
+        graph: The graph.
+        sizes: Its sizes.
+        role: As in `Workload.role`.
+        resolution: The graph under these sizes, if it is known already.
+    """
+    resolution = resolution or resolve(graph, sizes)
     return Workload(
         sizes=sizes,
         inputs=input_specs(graph, resolution),

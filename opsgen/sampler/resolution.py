@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from opsgen.ops import CATALOGUE, Attrs, Op, Shape, evaluate
 from opsgen.records import Graph, TensorSpec
@@ -22,10 +23,17 @@ class ResolvedNode:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Concrete shapes of all values, inputs first, and of the nodes that make them."""
+    """Concrete shapes of all values, inputs first, and of the nodes that make them.
+
+    Attributes:
+        shapes: Of inputs and nodes.
+        nodes: The nodes.
+        notes: Where the cost model keeps what it worked out.
+    """
 
     shapes: tuple[Shape, ...]
     nodes: tuple[ResolvedNode, ...]
+    notes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def resolve(graph: Graph, sizes: dict[str, int]) -> Resolution:
@@ -44,6 +52,26 @@ def resolve(graph: Graph, sizes: dict[str, int]) -> Resolution:
         shapes.append(out)
         nodes.append(ResolvedNode(op, attrs, node.args, ins, out))
     return Resolution(tuple(shapes), tuple(nodes))
+
+
+class Resolver:
+    """Resolves one graph under many assignments of sizes, each of them once.
+
+    Attributes:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._seen: dict[tuple[tuple[str, int], ...], Resolution] = {}
+
+    def __call__(self, sizes: dict[str, int]) -> Resolution:
+        """Return the resolution under plain numbers, in any order of their names."""
+        place = tuple(sorted(sizes.items()))
+        found = self._seen.get(place)
+        if found is None:
+            found = self._seen[place] = resolve(self.graph, sizes)
+        return found
 
 
 def is_legal(resolution: Resolution) -> bool:

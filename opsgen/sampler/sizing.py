@@ -17,7 +17,7 @@ from opsgen.errors import SampleError
 from opsgen.ops import evaluate
 from opsgen.records import Graph
 from opsgen.sampler.cost import ITEM_BYTES, Calibration, predict_ms, predict_peak_bytes
-from opsgen.sampler.resolution import Resolution, is_legal, resolve
+from opsgen.sampler.resolution import Resolution, Resolver, is_legal
 
 # Names whose sizes may be scaled, with the bounds kept: widths are left as they were drawn,
 # because groups, heads and kernels were chosen for them.
@@ -66,10 +66,10 @@ class Limits:
 
 
 def reach_ms(
-    graph: Graph, first: dict[str, int], calibration: Calibration, limits: Limits
+    resolver: Resolver, first: dict[str, int], calibration: Calibration, limits: Limits
 ) -> float:
     """Return about the longest eager time that memory allows, if both grow alike, milliseconds."""
-    resolution = resolve(graph, first)
+    graph, resolution = resolver.graph, resolver(first)
     time_ms = predict_ms(graph, resolution, calibration)
     work_ms = max(time_ms - calibration.launch_ms * len(graph.nodes), 0.0)
     return work_ms * min(
@@ -80,7 +80,7 @@ def reach_ms(
 
 
 def fit_sizes(
-    graph: Graph,
+    resolver: Resolver,
     first: dict[str, int],
     target_ms: float,
     calibration: Calibration,
@@ -90,7 +90,7 @@ def fit_sizes(
     """Scale sizes until the modelled eager time is near a target.
 
     Args:
-        graph: The graph.
+        resolver: Of the graph.
         first: Sizes to start from.
         target_ms: Wanted eager time, milliseconds.
         calibration: Speeds of the device.
@@ -100,6 +100,7 @@ def fit_sizes(
     Raises:
         SampleError: The target is out of reach, or the sizes reached are not legal.
     """
+    graph = resolver.graph
     sizes = {name: max(size, limits.floors.get(name, 1)) for name, size in first.items()}
     names = [name for name in sizes if _base(name) in _BOUNDS]
     batch = [name for name in names if _base(name) == "batch_size"]
@@ -108,14 +109,14 @@ def fit_sizes(
     for group, part in ((others, 1.0 - share), (batch, 1.0), (others, 1.0), (batch, 1.0)):
         if not group:
             continue
-        ratio = target_ms / predict_ms(graph, resolve(graph, sizes), calibration)
+        ratio = target_ms / predict_ms(graph, resolver(sizes), calibration)
         if abs(log(ratio)) <= _NEAR:
             break
         _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
     for name in names:
         jittered = _jitter(sizes[name], _base(name), rng, _STYLES[limits.has_odd_sizes])
         sizes[name] = max(jittered, limits.floors.get(name, 1))
-    resolution = resolve(graph, sizes)
+    resolution = resolver(sizes)
     time_ms = predict_ms(graph, resolution, calibration)
     low, high = (share * target_ms for share in _ACCEPTED)
     if not max(low, limits.least_ms) <= time_ms <= high:
@@ -185,7 +186,7 @@ def longest_axis(graph: Graph, sizes: dict[str, int]) -> int:
     return max(evaluate(dim, sizes) for known in graph.inputs for dim in known.dims)
 
 
-def smaller_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
+def smaller_sizes(resolver: Resolver, sizes: dict[str, int]) -> dict[str, int]:
     """Return a second workload of roughly an eighth of the work, legal for the same attributes.
 
     Raises:
@@ -199,7 +200,7 @@ def smaller_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
                 low = _BOUNDS[base][0]
                 share = batch_share if base == "batch_size" else other_share
                 smaller[name] = min(sizes[name], max(low, int(sizes[name] * share)))
-        if smaller != sizes and is_legal(resolve(graph, smaller)):
+        if smaller != sizes and is_legal(resolver(smaller)):
             return smaller
     raise SampleError("size: no smaller workload is legal")
 
@@ -233,7 +234,7 @@ def held_out_sizes(sizes: dict[str, int], draw: Callable[[], dict[str, int]]) ->
     return best
 
 
-def twin_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
+def twin_sizes(resolver: Resolver, sizes: dict[str, int]) -> dict[str, int]:
     """Return the tiniest assignment found that is legal: every size shrinks, widths included.
 
     Raises:
@@ -246,7 +247,7 @@ def twin_sizes(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
                 base = _base(name)
                 small = 3 if base == "batch_size" else space if base in _BOUNDS else level
                 twin[name] = min(size, small)
-            resolution = resolve(graph, twin)
+            resolution = resolver(twin)
             if sum(prod(shape) for shape in resolution.shapes) > _TWIN_ELEMENTS:
                 continue
             if is_legal(resolution):

@@ -19,6 +19,7 @@ from opsgen.sampler.calibration import Calibration
 from opsgen.sampler.draft import PLAIN, Style
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import size_names
+from opsgen.sampler.resolution import Resolver
 from opsgen.sampler.sizing import Limits, fit_sizes
 
 _NUM_TRIES = 16
@@ -143,7 +144,7 @@ def _draw(
         try:
             graph, first = grow((name,), dtype, rng, style)
             aim_ms = target_ms * _LOWER**attempt
-            sizes = fit_sizes(graph, first, aim_ms, ROUGH[device], _LIMITS, rng)
+            sizes = fit_sizes(Resolver(graph), first, aim_ms, ROUGH[device], _LIMITS, rng)
         except SampleError:
             continue
         return Trial(key, graph, {size: sizes[size] for size in size_names(graph)})

@@ -74,13 +74,16 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    print(f"{'':14} {'class':12} {'lines':>6} {'tasks':>6} {'tasks/s':>8}")
+    print(f"{'':14} {'class':12} {'lines':>6} {'tasks':>6} {'sized/s':>8} {'written/s':>9}")
     for title, seed, config, classes in _plans(args.recipe):
         plan = Plan(seed, config)
         for data_source in classes:
-            num_tasks, seconds = _sample(plan, data_source, args.num)
-            rate = num_tasks / seconds
-            print(f"{title:14} {data_source:12} {args.num:6d} {num_tasks:6d} {rate:8.0f}")
+            num_tasks, *seconds = _sample(plan, data_source, args.num)
+            sized, written = (num_tasks / each for each in seconds)
+            print(
+                f"{title:14} {data_source:12} {args.num:6d} {num_tasks:6d} "
+                f"{sized:8.0f} {written:9.0f}"
+            )
     if args.graphs:
         _compare(args.num, args.graphs)
 
@@ -93,12 +96,14 @@ def _plans(recipes: list[Path]) -> Iterator[tuple[str, int, SampleConfig, tuple[
         yield recipe.name, recipe.seed, recipe.sample, tuple(recipe.release.want)
 
 
-def _sample(plan: Plan, data_source: str, num_lines: int) -> tuple[int, float]:
+def _sample(plan: Plan, data_source: str, num_lines: int) -> tuple[int, float, float]:
+    """Return how many tasks came of it, and the seconds without and with their source."""
     plan.line(data_source, 0)  # the legal table is enumerated once
     start_s = time.process_time()
-    lines = (plan.line(data_source, number) for number in range(num_lines))
+    lines = [plan.line(data_source, number) for number in range(num_lines)]
+    sized_s = time.process_time() - start_s
     num_tasks = sum(bool(render_task(line).code) for line in lines if line.sampled)
-    return num_tasks, time.process_time() - start_s
+    return num_tasks, sized_s, time.process_time() - start_s
 
 
 def _compare(num_lines: int, num_graphs: int) -> None:
@@ -106,7 +111,7 @@ def _compare(num_lines: int, num_graphs: int) -> None:
     plan = Plan(1, CASES[1][1])
     opsets = _nnsmith_ops()
     for level in LEVELS:
-        num_tasks, seconds = _sample(plan, f"torch#{level}", num_lines)
+        num_tasks, _, seconds = _sample(plan, f"torch#{level}", num_lines)
         bad = [_has_nonfinite_twin(plan.line(f"torch#{level}", n)) for n in range(num_graphs)]
         run = [each for each in bad if each is not None]
         ours = Rival(f"opsgen torch#{level}", num_tasks, seconds, len(run), sum(run))

@@ -16,6 +16,7 @@ from opsgen.errors import SampleError
 from opsgen.records import Effect, Graph, Tolerance
 from opsgen.render import render_tapped
 from opsgen.sampler import grow, size_names
+from opsgen.sampler.resolution import Resolver
 from opsgen.sampler.sizing import twin_sizes
 from opsgen.verify import (
     Inputs,
@@ -100,7 +101,9 @@ def _grow(first: str, second: str, number: int) -> tuple[Graph, dict[str, int]] 
         rng = random.Random(f"{first}>{second}:{number}:{growth}")
         try:
             graph, sizes = grow((first, second), "float32", rng)
-            return graph, twin_sizes(graph, {name: sizes[name] for name in size_names(graph)})
+            return graph, twin_sizes(
+                Resolver(graph), {name: sizes[name] for name in size_names(graph)}
+            )
         except SampleError:
             continue
     return None

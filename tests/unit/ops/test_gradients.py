@@ -13,6 +13,7 @@ from opsgen.ops.gradients import LINEAR, NOT_DIFFERENTIABLE, has_gradient, is_cu
 from opsgen.render import render_source
 from opsgen.sampler import grow, size_names
 from opsgen.sampler.draft import Style
+from opsgen.sampler.resolution import Resolver
 from opsgen.sampler.sizing import twin_sizes
 
 SINGLE = sorted(
@@ -28,7 +29,7 @@ def gradients(name: str, seed: int) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Pull one gradient back through an op at two inputs; None where no graph is found."""
     try:
         graph, first = grow((name,), "float32", random.Random(seed), USUAL)
-        sizes = twin_sizes(graph, first)
+        sizes = twin_sizes(Resolver(graph), first)
     except SampleError:
         return None
     namespace: dict[str, object] = {}

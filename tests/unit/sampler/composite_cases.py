@@ -13,6 +13,7 @@ from opsgen.errors import SampleError
 from opsgen.records import Graph
 from opsgen.render import render_source
 from opsgen.sampler import COMPOSITES
+from opsgen.sampler.resolution import Resolver
 from opsgen.sampler.sizing import twin_sizes
 from opsgen.verify import seeded
 
@@ -50,7 +51,7 @@ def grown(name: str, seed: int, dtype: str = "float32") -> tuple[Graph, dict[str
     for _ in range(8):
         try:
             graph, sizes = COMPOSITES[name].grow(dtype, rng)
-            return graph, twin_sizes(graph, sizes)
+            return graph, twin_sizes(Resolver(graph), sizes)
         except SampleError:
             continue
     raise AssertionError(f"{name} did not grow from seed {seed}")
