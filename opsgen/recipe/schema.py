@@ -56,7 +56,7 @@ class SampleConfig(Record, frozen=True, kw_only=True):
     `opsgen calibrate` wrote."""
     memory_gib: Positive = 16.0
     """Largest predicted peak memory of a task, GiB."""
-    input_gib: Positive = 4.0
+    input_gib: Positive = 2.5
     """Most that a task's inputs hold together, GiB: creating them takes seconds."""
     min_axis: AtLeastOne = 1
     """Some axis of an input is at least as long."""
