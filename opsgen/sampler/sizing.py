@@ -109,7 +109,10 @@ def fit_sizes(
     for group, part in ((others, 1.0 - share), (batch, 1.0), (others, 1.0), (batch, 1.0)):
         if not group:
             continue
-        ratio = target_ms / predict_ms(graph, resolver(sizes), calibration)
+        time_ms = predict_ms(graph, resolver(sizes), calibration)
+        if time_ms <= 0:  # a window outgrew what it slides over
+            raise SampleError("size: attributes are not legal at the size reached")
+        ratio = target_ms / time_ms
         if abs(log(ratio)) <= _NEAR:
             break
         _scale(sizes, group, ratio ** (part / len(group)), limits.floors)
