@@ -38,6 +38,7 @@ def test_wrong_options(args: tuple[str, ...], words: tuple[str, ...], tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.check
 def test_damaged_points(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"points": 3}\n')
     done = run_calibrate("--out", "mine.toml", folder=tmp_path)

@@ -98,6 +98,7 @@ def test_stages_before_their_time(stage: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.check
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     command = f"ulimit -f 8; exec {sys.executable} -m opsgen sample {QUICKSTART}"
     done = subprocess.run(
@@ -121,6 +122,7 @@ def test_help_and_version(tmp_path: Path) -> None:
     assert run_opsgen("--version", folder=tmp_path).stdout.startswith("opsgen 0.")
 
 
+@pytest.mark.check
 def test_sampling_needs_no_machine_and_stands_alone(tmp_path: Path) -> None:
     for folder, seed in (("one", "3"), ("two", "4")):
         done = run_opsgen(

@@ -117,6 +117,7 @@ def test_json_lists_every_entry(tmp_path: Path) -> None:
     assert told["counts"]["ops"] == len(computing_ops())
 
 
+@pytest.mark.check
 def test_own_ops_are_listed_sampled_and_named(my_ops: Path, tmp_path: Path) -> None:
     listing = ("ops", "--ops", str(my_ops), "--kind", "pointwise", "--json")
     told = json.loads(run_opsgen(*listing, folder=tmp_path).stdout)

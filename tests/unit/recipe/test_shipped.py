@@ -69,6 +69,7 @@ def test_the_replicas_sequences_hardly_repeat() -> None:
     assert len(set(sequences)) >= 5000
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", ["ops6k", "broad"])
 def test_the_same_bytes_whoever_makes_them_in_whatever_order(name: str) -> None:
     found = set()

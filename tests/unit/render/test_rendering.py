@@ -58,13 +58,13 @@ def run_source(code: str) -> dict[str, Any]:
 
 places = st.tuples(
     st.sampled_from(sorted(PLANS)),
-    st.sampled_from(["torch#1", "torch#2", "torch#3", "torch#6"]),
+    st.sampled_from(["torch#1", "torch#2", "torch#3"]),
     st.integers(min_value=0, max_value=10**6),
 )
 
 
 @given(places)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_source_on_meta_gives_the_predicted_outputs(place: tuple[str, str, int]) -> None:
     task = task_at(*place)
     if task is None:

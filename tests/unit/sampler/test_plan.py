@@ -168,6 +168,7 @@ def test_unknown_classes_are_named(name: str) -> None:
         num_ops(name)
 
 
+@pytest.mark.check
 def test_other_processes_and_hash_seeds_give_the_same_bytes() -> None:
     code = (
         "from opsgen.recipe import SampleConfig\n"
