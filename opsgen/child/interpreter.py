@@ -57,8 +57,10 @@ def keep_modules() -> Check:
                 sys.modules[name] = module
                 yield f"replaced the module {name}"
         for name in sys.modules.keys() - before.keys():
-            # Compilers register what they generate under their own package's name.
-            if _is_made_up(sys.modules[name]) and name.partition(".")[0] not in before:
+            # Compilers register what they generate, and extensions their parts, under the name
+            # of a package that was imported.
+            root = sys.modules.get(name.partition(".")[0])
+            if _is_made_up(sys.modules[name]) and _is_made_up(root):
                 del sys.modules[name]
 
     return check

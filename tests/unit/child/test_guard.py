@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from children import alive_in, answer, config_in, fault
 
 from opsgen.child import Child
 from opsgen.child.guard import StateGuard
+from opsgen.child.interpreter import keep_modules
 from opsgen.jobs import state
 from opsgen.jobs.meddling import PUT_BACK, SPOILING, read_state
 from opsgen.records import Environment, EnvironmentRequest
@@ -56,6 +60,23 @@ def test_what_cannot_be_undone_ends_with_its_process(child: Child, name: str) ->
     assert after.pid != before.pid
     own = {"folder": 0.0, "environment": 0.0}  # Every process has its own.
     assert after.metrics | own == before.metrics | own
+
+
+def test_parts_that_an_extension_registers_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As triton's do: compiled modules have no spec, and are never imported again."""
+    (tmp_path / "extension.py").write_text(
+        "import sys, types\nsys.modules['extension.part'] = types.ModuleType('extension.part')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    check = keep_modules()
+    importlib.import_module("extension")
+    sys.modules["left_behind"] = types.ModuleType("left_behind")
+    assert list(check()) == []
+    assert sys.modules.pop("extension.part")
+    assert sys.modules.pop("extension")
+    assert "left_behind" not in sys.modules
 
 
 @pytest.mark.check
