@@ -143,9 +143,7 @@ def _unjudgeable(first: Applied, second: Applied) -> str | None:
     maker: Applied | None = first
     while maker is not None and _is_exact(maker.op):
         maker = maker.producer
-    # A position is judged by the value that it selects: only sums of many terms lose it.
-    is_lenient = second.op.name in _POSITIONS and maker and maker.op.kind not in _ROUNDING
-    if maker is None or is_lenient:
+    if maker is None:
         return None
     return f"{second.op.name} jumps on the rounding errors of {maker.op.name}"
 
@@ -155,7 +153,6 @@ def _is_exact(op: Op) -> bool:
     return op.kind in _EXACT_KINDS or op.name in _EXACT
 
 
-_POSITIONS = frozenset({"argmax", "argmin", "argsort", "cummax_indices", "topk_indices"})
 _EXACT_KINDS = (Kind.LAYOUT, Kind.INDEX, Kind.SORT)
 _EXACT = frozenset(
     {
@@ -165,21 +162,6 @@ _EXACT = frozenset(
         "neg", "relu", "relu6", "threshold", "where",
     }
 )  # fmt: skip
-
-
-# Kinds whose results depend on the order of additions, so that no two kernels agree to the bit.
-_ROUNDING = (
-    Kind.MATMUL,
-    Kind.CONVOLUTION,
-    Kind.NORMALIZATION,
-    Kind.REDUCTION,
-    Kind.SOFTMAX,
-    Kind.SCAN,
-    Kind.ATTENTION,
-    Kind.DISTANCE,
-    Kind.LOSS,
-    Kind.TRANSFORM,
-)
 
 
 def _may_be_pointless(op: Op) -> bool:
