@@ -21,7 +21,10 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 class SampleConfig(Record, frozen=True, kw_only=True):
-    """Which tasks are sampled."""
+    """Which tasks are sampled.
+
+    Composites follow their own recipes: of the shares they know dtypes alone.
+    """
 
     dtypes: dict[str, NonNegative] = msgspec.field(default_factory=lambda: {"float32": 1.0})
     """Share of tasks by working dtype; shares are relative."""

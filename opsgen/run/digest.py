@@ -9,7 +9,7 @@ from pathlib import Path
 import opsgen
 from opsgen.recipe import Recipe
 from opsgen.records import digest
-from opsgen.sampler import calibration_digest
+from opsgen.sampler import calibration_digest, pairs_digest
 
 # Rooms whose source determines tasks or evidence. What is built on evidence is left out:
 # verdicts and releases are made anew from it.
@@ -26,6 +26,7 @@ def run_digest(recipe: Recipe) -> str:
         recipe.fleet.deadlines_s,
         recipe.fleet.memory_limit_gib,
         calibration_digest(recipe.sample.calibration),
+        pairs_digest(),
         source_digest(),
         opsgen.__version__,
     )
@@ -33,15 +34,14 @@ def run_digest(recipe: Recipe) -> str:
 
 @cache
 def source_digest() -> str:
-    """Return a digest of the source that samples and looks, and of the tables it goes by.
+    """Return a digest of the source that samples and looks.
 
     Runs made before a change of it are kept apart from runs made after it: the
     same line could be another task, or the same task be seen with other eyes.
     """
     root = Path(__file__).parents[1]
     state = hashlib.blake2b(digest_size=8)
-    files = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
-    # Calibrations have a digest of their own: a run uses one of them.
-    for path in (*files, *sorted((root / "tables").glob("*.toml"))):
-        state.update(path.read_bytes())
+    for room in _ROOMS:
+        for path in sorted((root / room).rglob("*.py")):
+            state.update(path.read_bytes())
     return state.hexdigest()

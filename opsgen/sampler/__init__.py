@@ -15,6 +15,7 @@ from opsgen.sampler.composites import COMPOSITES, Composite, composite_of
 from opsgen.sampler.cost import calibration_digest, estimate, load_calibration
 from opsgen.sampler.growth import grow
 from opsgen.sampler.identity import family_hash, graph_hash, size_names, task_id
+from opsgen.sampler.pairs import pairs_digest
 from opsgen.sampler.plan import Line, Plan, Sampled, num_ops, workload
 from opsgen.sampler.resolution import (
     Resolution,
@@ -50,6 +51,7 @@ __all__ = [
     "load_calibration",
     "num_ops",
     "output_specs",
+    "pairs_digest",
     "resolve",
     "size_names",
     "task_id",

@@ -36,9 +36,11 @@ from opsgen.sampler.draft import PLAIN, Draft, Style, Value, add_first_input, ad
 
 # Ops that are within a few per cent of their input where that is small.
 _NEARLY_STRAIGHT = frozenset(
-    {"asin", "asinh", "atan", "atanh", "erf", "expm1", "log1p", "sin", "sinh", "softsign", "tan"}
-    | {"tanh"}
-)
+    {
+        "asin", "asinh", "atan", "atanh", "erf", "expm1", "log1p", "sin", "sinh", "softsign",
+        "tan", "tanh",
+    }
+)  # fmt: skip
 _JOIN_SHARE = 0.6  # of the operands for which an earlier value would do
 
 

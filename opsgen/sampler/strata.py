@@ -83,7 +83,7 @@ def _stratum_of_names(first: str, second: str) -> str:
 
 
 TOPOLOGIES: dict[str, str] = {
-    "chain": "every op reads the one before it, and nothing else but task inputs of its own kind",
+    "chain": "every op reads the one before it and nothing else",
     "inputs": "several task inputs meet: gates, residuals, second operands",
     "shared": "a value is read more than once: shared subexpressions",
     "outputs": "a chain that returns an intermediate beside its last value",
