@@ -84,6 +84,9 @@ class ProbeConfig(Record, frozen=True, kw_only=True):
     """Delete and freeze nodes and redraw inputs and parameters on the twin."""
     lazy_answers: bool = True
     """Try lazy answers on the twin."""
+    benchmarks: tuple[str, ...] = ("kernelbench",)
+    """Fingerprint tables of benchmarks that tasks must not repeat: names, or paths of `.parquet`
+    files that `opsgen fingerprint` wrote."""
 
 
 class MeasureConfig(Record, frozen=True, kw_only=True):
@@ -108,8 +111,16 @@ class AdmitConfig(Record, frozen=True, kw_only=True):
     """Every lazy answer must fail on 5 % of elements at this multiple of the tolerance."""
     weak_at_1e_2: str = "reject"
     """`reject` or `label` tasks where a lazy answer passes at 1e-2."""
+    twin_trivial_margin: NonNegative = 1.0
+    """The same on the tiny twin, where less shows: degeneracy grows with size."""
     live_margin: NonNegative = 1.0
     """Deleting or freezing any part must change the output by this multiple of the tolerance."""
+    unverified_fraction: Share = 0.05
+    """Most of the cost of foreign code whose results may not matter."""
+    contamination: str = "reject"
+    """`reject` tasks that stand in a benchmark, or `label` them: for auditing the benchmark."""
+    max_draw_s: Positive = 10.0
+    """Longest that building a model and drawing its inputs may take, seconds."""
     memory_gib: Positive = 16.0
     """Largest measured peak memory, GiB."""
     max_tensor_elements: AtLeastOne = 2**31 - 1
@@ -118,6 +129,10 @@ class AdmitConfig(Record, frozen=True, kw_only=True):
 
 class FleetConfig(Record, frozen=True, kw_only=True):
     """Processes. Of these keys only the limits on a task can change what is admitted."""
+
+    sandbox: bool = False
+    """Whether children give up network, user and files before they run a task: for foreign code.
+    A machine that cannot do that is refused."""
 
     children_per_device: AtLeastOne = 2
     """Child processes that share one device."""

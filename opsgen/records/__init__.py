@@ -14,10 +14,12 @@ from opsgen.records.evidence import (
     LazyAnswer,
     Lease,
     MeasureEvidence,
+    Overlap,
     ProbeEvidence,
     SourceFault,
     Timing,
     Tolerance,
+    Trace,
 )
 from opsgen.records.graph import AttrValue, Graph, Input, Node, Scalar, TensorSpec, Workload
 from opsgen.records.job import (
@@ -59,6 +61,7 @@ __all__ = [
     "Node",
     "NoopEvidence",
     "NoopRequest",
+    "Overlap",
     "PlanLine",
     "ProbeEvidence",
     "ProbeRequest",
@@ -71,6 +74,7 @@ __all__ = [
     "TensorSpec",
     "Timing",
     "Tolerance",
+    "Trace",
     "Verdict",
     "Workload",
     "decode_line",

@@ -28,12 +28,49 @@ class Failure(Record, frozen=True, kw_only=True):
 class SourceFault(Record, frozen=True, kw_only=True):
     """One source rule that the code breaks."""
 
+    criterion: str = "self_contained"
+    """Criterion that the rule speaks to."""
     rule: str
     """Name of the rule."""
     line: int
     """Line in the task's code, from 1."""
     witness: str
     """The name or statement that breaks it."""
+
+
+class Trace(Record, frozen=True, kw_only=True):
+    """What one call on `meta` at the default workload runs, without its values."""
+
+    hash: str
+    """The trace_hash: identity of the core-ATen trace without sizes, the same for every
+    spelling, name and commutative order."""
+    sized_hash: str
+    """The same with all sizes."""
+    calls: tuple[str, ...]
+    """Qualified names of the public calls that compute, in order, such as
+    `torch.nn.functional.relu`; a call goes by one name however it is spelled."""
+    signature: tuple[str, ...]
+    """Inputs, `>`, outputs; each as dtype and rank, such as `float32[4]`."""
+    num_nodes: int
+    """Core-ATen ops that compute."""
+
+
+class Overlap(Record, frozen=True, kw_only=True):
+    """The nearest task of the benchmarks, and those that are the same."""
+
+    nearest: str
+    """Its name, such as `kernelbench/level1/19_ReLU`."""
+    similarity: float
+    """Jaccard index of the shingles of both normalised sources, 0 to 1."""
+    limit: float
+    """99.9 % quantile of that index over unrelated pairs of this length."""
+    same_trace: str | None = None
+    """Benchmark task with an equal trace (of one call: with equal sizes); absent without one."""
+    same_calls: str | None = None
+    """Benchmark task with equal calls and signature (of one call: with equal attributes and
+    sizes); absent without one."""
+    tables: str
+    """Digest of the fingerprint tables that it was compared with."""
 
 
 class Tolerance(Record, frozen=True, kw_only=True):
@@ -106,9 +143,31 @@ class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
     mode_class: str | None = None
     """`same`, `differs` or `mutates`: what train mode does against eval mode."""
     answers: tuple[LazyAnswer, ...] = ()
-    """Lazy answers on the twin."""
+    """Lazy answers on the twin: each at its best weight seed, over several draws."""
     effects: tuple[Effect, ...] = ()
     """Deleted and frozen nodes, redrawn inputs and parameters."""
+    trace: Trace | None = None
+    """What runs; absent where `meta` cannot run the task."""
+    overlap: Overlap | None = None
+    """Nearness to the benchmarks; absent where no tables were asked for."""
+    unverified_fraction: float | None = None
+    """Of foreign code: share of the cost of all traced ops in those whose results do not matter
+    or are thrown away; absent for sampled tasks, whose nodes all have to matter."""
+    kept_fraction: float | None = None
+    """Elements of the outputs over elements of the largest computed value, at most 1."""
+    axis_ambiguity: tuple[str, ...] = ()
+    """Module-level sizes equal to another one without which the code does not run: a wrong axis
+    may hide behind them."""
+    batch_mixing: bool | None = None
+    """Swapping the elements of the first axis of all inputs does not just swap those of the
+    outputs; absent where there is no common first axis."""
+    draw_s: float | None = None
+    """Seconds that building the model and drawing its inputs take at the default workload on
+    this CPU; absent where the default workload is too large to draw here."""
+    peak_bytes: int | None = None
+    """Predicted peak memory of a call at the default workload, inputs and state included."""
+    largest_elements: int | None = None
+    """Elements of the largest tensor of that call."""
 
 
 class Timing(Record, frozen=True, kw_only=True):

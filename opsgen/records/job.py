@@ -21,6 +21,8 @@ class ProbeRequest(Record, frozen=True, kw_only=True, tag="probe"):
     """Delete and freeze nodes, redraw inputs and parameters."""
     lazy_answers: bool = True
     """Try lazy answers on the twin."""
+    benchmarks: tuple[str, ...] = ()
+    """Fingerprint tables that the task is compared with: names, or paths of `.parquet` files."""
     seed: int
     """Seed of all draws."""
 

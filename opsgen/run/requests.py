@@ -17,6 +17,7 @@ def probe_request(task: Task, recipe: Recipe) -> ProbeRequest:
         task=task,
         liveness=recipe.probe.liveness,
         lazy_answers=recipe.probe.lazy_answers,
+        benchmarks=recipe.probe.benchmarks,
         seed=recipe.seed,
     )
 
