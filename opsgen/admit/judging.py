@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from opsgen.admit.case import Case, final_fault, plan_order
-from opsgen.admit.criteria import CRITERIA, Absent, Outcome, earlier_twins
+from opsgen.admit.criteria import CRITERIA, Absent, Outcome
+from opsgen.admit.novelty import Repeat, find_repeats
+from opsgen.admit.outcome import describe_source
 from opsgen.errors import reason_for
 from opsgen.recipe import Recipe
 from opsgen.records import Failure, Fault, Finding, Record, Status, Task, Verdict
@@ -53,20 +55,20 @@ class _Findings:
         return self.rejecting, self.deferring
 
 
-def judge(case: Case, recipe: Recipe, *, twin: Task | None = None) -> Verdict:
+def judge(case: Case, recipe: Recipe, *, repeat: Repeat | None = None) -> Verdict:
     """Judge one task under the recipe's thresholds.
 
     Args:
         case: The task with all that was recorded of it.
         recipe: `[admit]` holds the thresholds; `[probe]` says what to expect.
-        twin: Earlier line of the plan with the same identity, if there is one.
+        repeat: Earlier line of the plan that is the same task, if there is one.
 
     Returns:
         Rejected with the first failing criterion in the order probe, measure,
         if any evidence or a confirmed fault speaks against the task; otherwise
         deferred if a fault of the machine or missing evidence stands in the way.
     """
-    early, early_open = _on_probe(case, recipe, twin)
+    early, early_open = _on_probe(case, recipe, repeat)
     late, late_open = _on_measure(case, recipe)
     rejecting, deferring = early + late, early_open + late_open
     if not rejecting and not deferring:
@@ -82,8 +84,10 @@ def admit_all(cases: Iterable[Case], recipe: Recipe) -> list[Verdict]:
     Unlike `judge` this knows the whole set and so decides `novel`.
     """
     ordered = _in_plan_order(cases, recipe)
-    twins = earlier_twins(case.task for case in ordered)
-    return [judge(case, recipe, twin=twin) for case, twin in zip(ordered, twins, strict=True)]
+    repeats = find_repeats(ordered)
+    return [
+        judge(case, recipe, repeat=repeat) for case, repeat in zip(ordered, repeats, strict=True)
+    ]
 
 
 class Pending(Record, frozen=True, kw_only=True):
@@ -104,11 +108,11 @@ def pending(cases: Iterable[Case], recipe: Recipe) -> Pending:
     rejects nothing, so such a task goes on although it cannot be admitted.
     """
     ordered = _in_plan_order(cases, recipe)
-    twins = earlier_twins(case.task for case in ordered)
+    repeats = find_repeats(ordered)
     probe: list[Task] = []
     measure: list[Task] = []
-    for case, twin in zip(ordered, twins, strict=True):
-        rejecting, _ = _on_probe(case, recipe, twin)
+    for case, repeat in zip(ordered, repeats, strict=True):
+        rejecting, _ = _on_probe(case, recipe, repeat)
         if rejecting:
             continue
         if case.probe is None:
@@ -131,11 +135,15 @@ def _in_plan_order(cases: Iterable[Case], recipe: Recipe) -> list[Case]:
     )
 
 
-def _on_probe(case: Case, recipe: Recipe, twin: Task | None) -> tuple[list[Finding], list[Finding]]:
+def _on_probe(
+    case: Case, recipe: Recipe, repeat: Repeat | None
+) -> tuple[list[Finding], list[Finding]]:
     found = _Findings()
     for row in CRITERIA:
         if row.plan is not None:
-            found.add(row.name, row.plan(case.task, twin))
+            found.add(row.name, row.plan(case.task, repeat))
+        if case.probe is not None:
+            found.add(row.name, describe_source(case.probe.source_faults, row.name))
         if row.probe is not None and case.probe is not None:
             found.add(row.name, row.probe(case.task, case.probe, recipe))
     if case.probe is None:

@@ -7,17 +7,16 @@ so that a NaN fails. Advisory timings decide like any others.
 
 from __future__ import annotations
 
-import math
-
 from opsgen.admit.outcome import (
     Absent,
     Outcome,
     describe_dead,
     describe_difference,
     describe_tolerances,
+    margin_of,
 )
 from opsgen.recipe import Recipe
-from opsgen.records import LazyAnswer, MeasureEvidence, Task, Timing
+from opsgen.records import MeasureEvidence, Task, Timing
 
 
 def executes(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
@@ -73,7 +72,7 @@ def nontrivial(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
     if not measure.answers:
         return Absent(what="lazy answers at full size")
     wanted = recipe.admit.trivial_margin
-    best = min(measure.answers, key=_margin)
+    best = min(measure.answers, key=margin_of)
     if not best.margin >= wanted:
         return f"{best.name} passes at {best.margin:.3g} x the tolerance ({wanted:g} wanted)"
     weak = [answer.name for answer in measure.answers if answer.passes_1e_2]
@@ -136,7 +135,3 @@ def memory(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
 def eager_timing(measure: MeasureEvidence) -> Timing | None:
     """Return the timing of eager, if there is one."""
     return next((timing for timing in measure.timings if timing.mode == "eager"), None)
-
-
-def _margin(answer: LazyAnswer) -> float:
-    return -math.inf if math.isnan(answer.margin) else answer.margin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from opsgen.records import Effect, Record, TensorSpec, Tolerance
+from opsgen.records import Effect, LazyAnswer, Record, SourceFault, TensorSpec, Tolerance
 
 
 class Absent(Record, frozen=True, kw_only=True):
@@ -20,6 +20,15 @@ Outcome = str | Absent | None
 
 # A scaled error of 1 is as large as the element's scale: such a tolerance lets zeros pass.
 _WHOLE_SCALE = 1.0
+
+
+def describe_source(faults: Sequence[SourceFault], criterion: str) -> str | None:
+    """Return the first broken source rule that speaks to `criterion`, or None."""
+    ours = [fault for fault in faults if fault.criterion == criterion]
+    if not ours:
+        return None
+    more = f" (and {len(ours) - 1} more)" if len(ours) > 1 else ""
+    return f"line {ours[0].line}: {ours[0].witness} ({ours[0].rule}){more}"
 
 
 def describe_difference(
@@ -62,3 +71,18 @@ def describe_dead(effects: Sequence[Effect], threshold: float) -> str | None:
 
 def _spell(spec: TensorSpec) -> str:
     return f"{spec.dtype} {list(spec.shape)}"
+
+
+def describe_trivial(answers: Sequence[LazyAnswer], wanted: float, where: str) -> str | None:
+    """Return the lazy answer that does best, if it passes at `wanted` times the tolerance."""
+    if not answers:
+        return None
+    best = min(answers, key=margin_of)
+    if best.margin > wanted:
+        return None
+    return f"{best.name} passes {where} at {best.margin:.3g} x the tolerance ({wanted:g} wanted)"
+
+
+def margin_of(answer: LazyAnswer) -> float:
+    """Return the answer's margin, where no number is the worst."""
+    return -math.inf if math.isnan(answer.margin) else answer.margin

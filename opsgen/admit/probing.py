@@ -2,8 +2,8 @@
 
 Each returns a witness of what fails, `Absent` where the evidence that it
 needs is missing, or None where the criterion holds. Lazy answers of the tiny
-twin are kept on record but decide nothing: degeneracy grows with size, so
-`nontrivial` is decided at full size.
+twin decide where one of them passes: degeneracy grows with size, so the rest
+of `nontrivial` is decided at full size.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from opsgen.admit.outcome import (
     describe_dead,
     describe_difference,
     describe_tolerances,
+    describe_trivial,
 )
 from opsgen.recipe import Recipe
 from opsgen.records import ProbeEvidence, Task
@@ -30,13 +31,24 @@ def is_left_to_device(task: Task, probe: ProbeEvidence) -> bool:
     return task.graph_hash is None and nothing_ran and probe.failure is None
 
 
-def self_contained(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
-    """Hold when no source rule is broken."""
-    if not probe.source_faults:
+def uncontaminated(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when no benchmark task has the same trace or calls, nor a source nearer than chance.
+
+    Without tables to compare with, or under `contamination = "label"`, there is nothing to hold.
+    """
+    overlap = probe.overlap
+    if overlap is None or recipe.admit.contamination == "label":
         return None
-    first, *others = probe.source_faults
-    more = f" (and {len(others)} more)" if others else ""
-    return f"line {first.line}: {first.witness} ({first.rule}){more}"
+    if overlap.same_trace is not None:
+        return f"same trace as {overlap.same_trace}"
+    if overlap.same_calls is not None:
+        return f"same calls on inputs of the same kind as {overlap.same_calls}"
+    if overlap.similarity > overlap.limit:
+        return (
+            f"source is {overlap.similarity:.3f} like {overlap.nearest} "
+            f"({overlap.limit:.3f} by chance)"
+        )
+    return None
 
 
 def ops_true(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
@@ -83,6 +95,11 @@ def judgeable(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     return describe_tolerances(probe.tolerances, num_leaves)
 
 
+def nontrivial(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
+    """Hold when no lazy answer passes on the twin."""
+    return describe_trivial(probe.answers, recipe.admit.twin_trivial_margin, "on the twin")
+
+
 def live(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     """Hold when every change to a part takes the output out of the tolerance.
 
@@ -91,6 +108,9 @@ def live(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     dead = describe_dead(probe.effects, recipe.admit.live_margin)
     if dead is not None or is_left_to_device(task, probe):
         return dead
+    share, most = probe.unverified_fraction, recipe.admit.unverified_fraction
+    if share is not None and share > most:
+        return f"{share:.1%} of the work does not matter to the output ({most:.1%} allowed)"
     if recipe.probe.liveness and not probe.effects:
         return Absent(what="effects of deletions and freezes")
     return None
@@ -98,6 +118,9 @@ def live(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
 
 def stable_inputs(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     """Hold when draws share one structure and floating inputs vary."""
+    longest = recipe.admit.max_draw_s
+    if probe.draw_s is not None and probe.draw_s > longest:
+        return f"building and drawing inputs takes {probe.draw_s:.3g} s ({longest:g} allowed)"
     if is_left_to_device(task, probe):
         return None
     if probe.has_stable_inputs is None:
@@ -113,11 +136,10 @@ def memory(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
     known = [*probe.observed]
     if task.workloads:
         known += [*task.workloads[0].inputs, *task.workloads[0].outputs]
-    largest = max((math.prod(spec.shape) for spec in known), default=0)
-    if largest > limit:
-        return f"a tensor has {largest} elements ({limit} allowed)"
-    if task.estimate is not None:
-        peak_gib = task.estimate.peak_bytes / 2**30
-        if peak_gib > recipe.admit.memory_gib:
-            return f"predicted peak {peak_gib:.4g} GiB ({recipe.admit.memory_gib:g} allowed)"
+    sizes = [math.prod(spec.shape) for spec in known] + [probe.largest_elements or 0]
+    if max(sizes) > limit:
+        return f"a tensor has {max(sizes)} elements ({limit} allowed)"
+    peak_bytes = task.estimate.peak_bytes if task.estimate else probe.peak_bytes
+    if peak_bytes is not None and peak_bytes / 2**30 > recipe.admit.memory_gib:
+        return f"predicted peak {peak_bytes / 2**30:.4g} GiB ({recipe.admit.memory_gib:g} allowed)"
     return None

@@ -155,6 +155,7 @@ def _check_values(recipe: Recipe, where: str) -> None:
             "holds eager and compile, once each",
         ),
         (admit.weak_at_1e_2 in _WEAK, "admit.weak_at_1e_2", f"is none of {', '.join(_WEAK)}"),
+        (admit.contamination in _WEAK, "admit.contamination", f"is none of {', '.join(_WEAK)}"),
         (low < high, "admit.runtime_window_ms", "wants low < high"),
         (sample.target_ms[0] <= sample.target_ms[1], "sample.target_ms", "wants low <= high"),
         (sum(sample.dtypes.values()) > 0, "sample.dtypes", "adds up to nothing"),

@@ -13,11 +13,13 @@ from opsgen.records import (
     LazyAnswer,
     Lease,
     MeasureEvidence,
+    Overlap,
     ProbeEvidence,
     SourceFault,
     TensorSpec,
     Timing,
     Tolerance,
+    Trace,
 )
 
 _LEAF = (TensorSpec(shape=(64, 32), dtype="float32"),)
@@ -61,6 +63,33 @@ def effects(margins: st.SearchStrategy[float] = _MARGINS) -> st.SearchStrategy[E
     )
 
 
+def traces() -> st.SearchStrategy[Trace]:
+    """Traces of one call or two, often equal ones."""
+    return st.builds(
+        Trace,
+        hash=st.sampled_from(("t0", "t1")),
+        sized_hash=st.sampled_from(("s0", "s1", "s2")),
+        calls=st.sampled_from((("torch.relu",), ("torch.relu", "torch.sum"))),
+        signature=st.just(("float32[2]", ">", "float32[2]")),
+        num_nodes=st.integers(1, 9),
+    )
+
+
+def overlaps(*, is_sound: bool = False) -> st.SearchStrategy[Overlap]:
+    """Nearness to a benchmark; sound ones are below the limit of chance."""
+    name = "kernelbench/level1/19_ReLU"
+    same = st.none() if is_sound else st.none() | st.just(name)
+    return st.builds(
+        Overlap,
+        nearest=st.just(name),
+        similarity=st.floats(0.0, 0.8 if is_sound else 1.0),
+        limit=st.floats(0.8, 1.0),
+        same_trace=same,
+        same_calls=same,
+        tables=st.just("d0"),
+    )
+
+
 @st.composite
 def timings(draw: st.DrawFn, *, mode: str = "eager", low_ms: float = 1e-3) -> Timing:
     """Seven to nine samples between `low_ms` and 90 ms with matching statistics."""
@@ -91,8 +120,11 @@ def probe_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> ProbeEvi
             is_pure=True,
             has_stable_inputs=True,
             mode_class=draw(st.sampled_from(("same", "differs", "mutates"))),
-            answers=tuple(draw(st.lists(lazy_answers(), max_size=2))),
+            answers=tuple(draw(st.lists(lazy_answers(st.floats(1.5)), max_size=2))),
             effects=tuple(draw(st.lists(effects(st.floats(1.5)), min_size=1, max_size=3))),
+            overlap=draw(st.none() | overlaps(is_sound=True)),
+            unverified_fraction=draw(st.none() | st.floats(0.0, 0.05)),
+            draw_s=draw(st.none() | st.floats(0.0, 10.0)),
         )
     fault = SourceFault(rule="imports", line=3, witness="import os")
     return ProbeEvidence(
@@ -107,7 +139,12 @@ def probe_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> ProbeEvi
         is_repeatable=draw(_CLAIMS),
         is_pure=draw(_CLAIMS),
         has_stable_inputs=draw(_CLAIMS),
+        answers=tuple(draw(st.lists(lazy_answers(), max_size=2))),
         effects=tuple(draw(st.lists(effects(), max_size=3))),
+        trace=draw(st.none() | traces()),
+        overlap=draw(st.none() | overlaps()),
+        unverified_fraction=draw(st.none() | st.floats(0.0, 1.0)),
+        draw_s=draw(st.none() | st.floats(0.0, 60.0)),
     )
 
 
