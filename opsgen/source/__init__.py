@@ -2,15 +2,22 @@
 
 `rules` says which source rules it breaks, `normalise` gives the form and the
 hash that identify foreign code, `sizes` applies a workload by rewriting the
-module-level integers, `reading` turns files into tasks. All of it works on
-syntax trees and positions: nothing here executes or imports task code, and
-torch is not needed. Duplicates, families and contamination belong here too,
-as do readers of other row formats. Whether a broken rule rejects a task is
+module-level integers, `reading` turns files, folders and tables into tasks by
+`rows` and `columns`. All of it works on syntax trees and positions: nothing
+here executes or imports task code, and torch is not needed. Duplicates,
+families and contamination belong here too. Whether a broken rule rejects a task is
 for `admit` to say; a fault is evidence like any other.
 """
 
 from opsgen.source.normalise import normalised_source, source_hash
-from opsgen.source.reading import UNKNOWN_LEVEL, foreign_task, read_task_file
+from opsgen.source.reading import (
+    UNKNOWN_LEVEL,
+    foreign_task,
+    read_task_file,
+    read_tasks,
+    task_of_row,
+)
+from opsgen.source.rows import Row, read_rows
 from opsgen.source.rules import RULES, check_source
 from opsgen.source.sizes import LEVELS, assign_sizes, read_sizes, smaller_sizes
 
@@ -18,12 +25,16 @@ __all__ = [
     "LEVELS",
     "RULES",
     "UNKNOWN_LEVEL",
+    "Row",
     "assign_sizes",
     "check_source",
     "foreign_task",
     "normalised_source",
+    "read_rows",
     "read_sizes",
     "read_task_file",
+    "read_tasks",
     "smaller_sizes",
     "source_hash",
+    "task_of_row",
 ]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsgen.errors import UsageError
 from opsgen.source import assign_sizes, check_source, read_sizes, read_task_file, source_hash
 
 GOOD = '''"""A task."""
@@ -126,20 +125,3 @@ def test_reading_a_file(tmp_path):
     assert task.task_id == source_hash(GOOD)
     path.write_text("# another comment\n" + GOOD)
     assert read_task_file(path).task_id == task.task_id
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = (\n", r"task\.py:1: does not parse"),
-        ("class Model: pass\ndef get_inputs(): pass\n", "defines no get_init_inputs"),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_unreadable_files_get_one_line(tmp_path, text, message):
-    path = tmp_path / "task.py"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(UsageError, match=message) as caught:
-        read_task_file(path)
-    assert "\n" not in str(caught.value)
