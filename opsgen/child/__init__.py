@@ -4,7 +4,8 @@
 watches and kills it, `deadline` counts its stages) and turns every way to fail
 into a fault with a reason. `loop` is the other side, `context` what a job is
 handed there, `frames` what the two say to each other, `guard` what one job
-must leave as it was. `lease` is the exclusive use of a device, `nvml` the list
+must leave as it was. `sandbox` shuts a child in before it runs foreign code
+(`layers` says what holds; `view`, `landlock`, `seccomp` are its parts). `lease` is the exclusive use of a device, `nvml` the list
 of GPUs. Jobs are known by name only. Imports no torch, and of opsgen only
 `errors`, `records` and `recipe`.
 """
@@ -12,6 +13,7 @@ of GPUs. Jobs are known by name only. Imports no torch, and of opsgen only
 from opsgen.child.context import JobContext, LocalContext
 from opsgen.child.deadline import DEFAULT_DEADLINE_S
 from opsgen.child.faults import reason_of
+from opsgen.child.layers import Layer, describe_layers, require_layers
 from opsgen.child.lease import DeviceLease
 from opsgen.child.nvml import Gpu, list_gpus
 from opsgen.child.process import ChildConfig
@@ -24,7 +26,10 @@ __all__ = [
     "DeviceLease",
     "Gpu",
     "JobContext",
+    "Layer",
     "LocalContext",
+    "describe_layers",
     "list_gpus",
     "reason_of",
+    "require_layers",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
 import stat
@@ -41,7 +42,7 @@ def owned_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
         yield folder
     finally:
         # Removed before the lock is given up, so that nobody else does it as well.
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(descriptor)
 
 
@@ -52,11 +53,38 @@ def sweep_folders(prefix: str, parent: str | None = None) -> int:
         descriptor = _lock(folder, 0)
         if descriptor is None and not _is_abandoned(folder):
             continue
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         if descriptor is not None:
             os.close(descriptor)
         num_swept += 1
     return num_swept
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder whatever a task made of it; what cannot be removed stays."""
+    with contextlib.suppress(RecursionError):  # From about a thousand levels on.
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        _flatten(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flatten(folder: Path) -> None:
+    """Move all that lies in subfolders up, so that no depth and no mode stands in the way."""
+    numbers = itertools.count()
+    left = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    while left:
+        inner = left.pop()
+        with contextlib.suppress(OSError):
+            inner.chmod(0o700)  # Nobody else can put a link in its place: all who could are dead.
+            for entry in list(os.scandir(inner)):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_folder:
+                    os.chmod(entry.path, 0o700)  # noqa: PTH101
+                moved = folder / f"{folder.name}-{next(numbers)}"
+                os.rename(entry.path, moved)  # noqa: PTH104
+                if is_folder:
+                    left.append(moved)
 
 
 def _lock(folder: Path, extra_flags: int) -> int | None:

@@ -4,7 +4,7 @@ A helper may leave the group and the session and outlive its parent. It is still
 found: by descent while the child lives, since orphans come back to it (it is a
 subreaper), and afterwards by the mark that every process carries in the
 environment it was started with. Only one that also clears its environment
-escapes, and only if it was never seen at a look.
+escapes, and only if it was never seen at a look and runs as a user that others are, too.
 """
 
 from __future__ import annotations
@@ -90,13 +90,16 @@ def kin_of(leader: int, entries: dict[int, Entry]) -> set[int]:
     return found - {leader}
 
 
-def end_all(leader: int, mark: str, seen: Iterable[tuple[int, float]]) -> None:
+def end_all(
+    leader: int, mark: str, seen: Iterable[tuple[int, float]], user: int | None = None
+) -> None:
     """Kill the child `leader` with all its kin; the leader is left for its parent to reap.
 
     Args:
         leader: The child, which must not have been reaped: its id is still its own.
         mark: Its value of `MARK`.
         seen: Kin that was seen before, as ids with the births that go with them.
+        user: One that nobody else can be, if the child became one: all of its processes go.
     """
     # All of the group at once, before anyone is killed: what multiplies stops doing so,
     # and orphans have a parent to come back to.
@@ -106,6 +109,7 @@ def end_all(leader: int, mark: str, seen: Iterable[tuple[int, float]]) -> None:
         entries = read_processes()
         known = {pid for pid, birth in before.items() if _was_born(entries, pid, birth)}
         found = kin_of(leader, entries) | known | _marked(mark, entries)
+        found |= set() if user is None else _of_user(user, entries)
         found -= {leader, os.getpid()}
         if not found:
             break
@@ -142,6 +146,16 @@ def _marked(mark: str, entries: dict[int, Entry]) -> set[int]:
     for pid in entries:
         with contextlib.suppress(OSError):
             if wanted in Path(f"/proc/{pid}/environ").read_bytes() + b"\0":
+                found.add(pid)
+    return found
+
+
+def _of_user(user: int, entries: dict[int, Entry]) -> set[int]:
+    line = f"\nUid:\t{user}\t".encode()
+    found = set()
+    for pid in entries:
+        with contextlib.suppress(OSError):
+            if line in Path(f"/proc/{pid}/status").read_bytes():
                 found.add(pid)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import importlib
@@ -31,12 +30,13 @@ from opsgen.child.frames import (
     Result,
 )
 from opsgen.child.guard import Check, Keeper, StateGuard
+from opsgen.child.layers import check_required
 from opsgen.child.lease import DeviceLease
+from opsgen.child.sandbox import enter_sandbox
+from opsgen.child.syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 from opsgen.errors import MeasureError
 from opsgen.records import Evidence, Request
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE_ADJ = "900"
 _WATCHED_LIBRARY = "torch"
 _STATE_MODULE = "opsgen.jobs.state"
@@ -44,7 +44,7 @@ _STATE_MODULE = "opsgen.jobs.state"
 
 def main(arguments: list[str]) -> None:
     """Serve jobs; `arguments` are those of `opsgen.child.process.Process`."""
-    descriptor, parent, device, device_id, lease_dir, *preload = arguments
+    descriptor, parent, device, device_id, lease_dir, work, *preload = arguments
     end = _take_socket(int(descriptor))
     _tie_to(int(parent))
     channel = Channel(end)
@@ -54,9 +54,11 @@ def main(arguments: list[str]) -> None:
         lambda is_waiting: channel.send(LeaseWait(is_waiting=is_waiting)),
     )
     lease.prepare()
-    _preload(preload, device, channel)
+    refusal = _shut_in(Path(work), device, int(parent)) if work else None
+    if refusal is None:
+        _preload(preload, device, channel)
     channel.send(Ready(pid=os.getpid()))
-    server = _Server()
+    server = _Server(refusal)
     while (message := channel.receive()) is not None:
         if isinstance(message, Job):
             context = JobContext(device, lease, channel.send)
@@ -71,13 +73,20 @@ def main(arguments: list[str]) -> None:
 
 
 class _Server:
-    """Does jobs, and leaves the process after each as it was before it."""
+    """Does jobs, and leaves the process after each as it was before it.
 
-    def __init__(self) -> None:
+    Args:
+        refusal: Why no job may be done here.
+    """
+
+    def __init__(self, refusal: MeasureError | None) -> None:
+        self._refusal = refusal
         self._keepers = (*interpreter.keepers(), *leftovers.keepers())
 
     def serve(self, request: Request, context: JobContext) -> Message:
         """Return the answer to one request."""
+        if self._refusal is not None:
+            return Failed(fault=fault_of(self._refusal, START_STAGE))
         guard = StateGuard(())
         try:
             job = _load(request, context)
@@ -140,6 +149,18 @@ def _keep_unloaded() -> Check:
     return check
 
 
+def _shut_in(work: Path, device: str, parent: int) -> MeasureError | None:
+    """Enter the sandbox; return why no task's code may run here, None if it may."""
+    try:
+        check_required(enter_sandbox(work, device))
+    except MeasureError as error:
+        return error
+    finally:
+        if os.getppid() != parent:  # It may have died while the tie to it was cut.
+            os._exit(0)
+    return None
+
+
 def _take_socket(descriptor: int) -> socket.socket:
     """Take the channel for this process alone and send everything printed to the log."""
     end = socket.socket(fileno=descriptor)
@@ -152,10 +173,9 @@ def _take_socket(descriptor: int) -> socket.socket:
 def _tie_to(parent: int) -> None:
     """Die with the supervisor, be the first to go when memory runs out, dump no core."""
     if sys.platform == "linux":
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         # Helpers that lose their parent come to us, where the supervisor finds them.
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     if os.getppid() != parent:
         os._exit(0)

@@ -24,7 +24,9 @@ import opsgen
 from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.child.frames import FrameError, FrameReader, Message, Ready, encode_frame
 from opsgen.child.kin import MARK, ProcessTable, end_all, kin_of
+from opsgen.child.layers import clean_environment
 from opsgen.child.lease import default_directory
+from opsgen.child.sandbox import lone_user
 from opsgen.recipe import FleetConfig
 from opsgen.records import Record
 
@@ -93,9 +95,12 @@ class Process:
         self._outgoing = bytearray()
         self._log = bytearray()
         self._is_hung_up = False
+        self._is_sandboxed = config.fleet.sandbox
         with contextlib.ExitStack() as stack:
             _sweep_once(config.work_dir)
             self.folder = stack.enter_context(owned_folder(FOLDER_PREFIX, config.work_dir))
+            if config.fleet.sandbox:
+                self.folder.chmod(0o711)  # Another user passes through to its own folder.
             self._end, theirs = socket.socketpair()
             stack.callback(self._end.close)
             self._log_end, log_theirs = os.pipe()
@@ -200,7 +205,8 @@ class Process:
         # The leader is not reaped before the others are signalled: until then
         # neither its id nor the group's can belong to anyone else.
         if self._popen.returncode is None:
-            end_all(self.pid, str(self.folder), self._seen.items())
+            user = lone_user(self.pid) if self._is_sandboxed and os.geteuid() == 0 else None
+            end_all(self.pid, str(self.folder), self._seen.items(), user)
             self._reap()
         return int(self._popen.returncode)
 
@@ -269,6 +275,8 @@ def _spawn(
     channel, log = ends
     lease_dir = config.lease_dir or str(default_directory())
     arguments = [str(channel), str(os.getpid()), config.device, config.device_id, lease_dir]
+    # An empty one asks for no sandbox.
+    arguments.append(str(_work_folder(config, folder)) if config.fleet.sandbox else "")
     arguments += preload
     return subprocess.Popen(
         # -P: the working folder, which tasks write to, must not shadow modules.
@@ -285,23 +293,33 @@ def _spawn(
 
 def child_environment(config: ChildConfig, folder: Path) -> dict[str, str]:
     """Return the environment of a child: one device, own caches, threads made explicit."""
+    inherited = clean_environment(os.environ) if config.fleet.sandbox else os.environ
     environment = {
         key: value
-        for key, value in os.environ.items()
+        for key, value in inherited.items()
         if key not in _ALLOCATOR_KEYS and not key.startswith(_ADDRESSES)
     }
+    work = _work_folder(config, folder)
     for name in ("inductor", "triton", "tmp"):
-        (folder / name).mkdir(exist_ok=True)
+        (work / name).mkdir(parents=True, exist_ok=True)
     package_root = str(Path(opsgen.__file__).parents[1])
     search_path = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment |= {
         "CUDA_VISIBLE_DEVICES": config.device_id if config.device == "cuda" else "",
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-        "TMPDIR": str(folder / "tmp"),
+        "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
+        "TRITON_CACHE_DIR": str(work / "triton"),
+        "TMPDIR": str(work / "tmp"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(search_path),
         "PYTHONUNBUFFERED": "1",
         MARK: str(folder),
     }
+    if config.fleet.sandbox:
+        # Libraries ask who they are, and where at home; the lone user has no entry anywhere.
+        environment |= {"HOME": str(work / "tmp"), "USER": "nobody", "LOGNAME": "nobody"}
     return environment | dict.fromkeys(_THREAD_KEYS, str(config.num_threads))
+
+
+def _work_folder(config: ChildConfig, folder: Path) -> Path:
+    """Return where the child may write: in a sandbox not where its folder's lock lies."""
+    return folder / "work" if config.fleet.sandbox else folder

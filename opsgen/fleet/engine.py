@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from types import TracebackType
 
+from opsgen.child import require_layers
 from opsgen.errors import MeasureError
 from opsgen.fleet.cluster import Cluster, open_cluster
 from opsgen.fleet.journal import Journal
@@ -28,6 +29,10 @@ class Fleet:
         device: `cpu` or `cuda`: one worker per GPU that this process may see.
         scheduler: Address of a Dask scheduler whose workers do the work; without it
             the fleet starts workers of its own here.
+
+    Raises:
+        MeasureError: On entry: the children are to be sandboxed, and this machine
+            lacks a required layer.
     """
 
     def __init__(self, config: FleetConfig, device: str, scheduler: str | None = None) -> None:
@@ -39,6 +44,9 @@ class Fleet:
         self._ask_numbers = itertools.count()
 
     def __enter__(self) -> Fleet:
+        if self.config.sandbox and self.scheduler is None:
+            # Workers elsewhere look for themselves, and take no orders without.
+            require_layers(self.device)
         self._cluster = open_cluster(self.device, self.config.children_per_device, self.scheduler)
         return self
 

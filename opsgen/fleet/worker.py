@@ -19,7 +19,7 @@ import msgspec
 from dask.utils import key_split
 from distributed import Scheduler, Worker, WorkerPlugin, get_worker
 
-from opsgen.child import Child, ChildConfig, list_gpus
+from opsgen.child import Child, ChildConfig, list_gpus, require_layers
 from opsgen.errors import MeasureError
 from opsgen.fleet.breaker import Breaker
 from opsgen.fleet.orders import Order, Reply, Settings, decode_order, encode
@@ -165,6 +165,8 @@ def _slot(settings: Settings) -> _Slot:
     if slot is None or slot.settings != settings:
         if slot is not None:
             slot.child.close()
+        if settings.fleet.sandbox:
+            require_layers(settings.device)
         slot = _Slot(settings, Child(_child_config(settings)), _BREAKER.num_trips)
         _SLOTS[thread] = slot
     return slot
