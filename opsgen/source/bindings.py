@@ -144,6 +144,15 @@ def says_nothing(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom)
 
 
+def changes_nothing(node: ast.BinOp | ast.UnaryOp) -> bool:
+    """Whether an operation is by a literal that leaves the left operand as it is."""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.UAdd)
+    neutral = 0 if isinstance(node.op, ast.Add | ast.Sub) else 1
+    is_neutral = isinstance(node.right, ast.Constant) and node.right.value == neutral
+    return is_neutral and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow)
+
+
 def is_plain_init(node: ast.Call) -> bool:
     """Whether a call is `super().__init__()`, in either spelling."""
     func = node.func

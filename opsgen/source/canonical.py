@@ -16,6 +16,7 @@ from typing import Any
 from opsgen.source.bindings import (
     Bindings,
     Function,
+    changes_nothing,
     class_attributes,
     fold,
     is_plain_init,
@@ -214,7 +215,8 @@ class Canon:
         self.tokens.append(kind)
         operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
         self._all(operands)
-        self.words.append(kind.lower())
+        if not changes_nothing(node):
+            self.words.append(kind.lower())
 
     def _number_of(self, name: str) -> ast.expr | None:
         return self._bindings.constants.get(name) if self._local(name) is None else None

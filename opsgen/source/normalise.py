@@ -14,7 +14,7 @@ from functools import lru_cache
 from opsgen.records import digest
 from opsgen.source.canonical import Canon
 
-IDENTITIES = frozenset({"clone", "contiguous", "identity"})
+IDENTITIES = frozenset({"clone", "contiguous", "detach", "identity"})
 """Words of calls that change no value, as in `Form.words`."""
 
 
