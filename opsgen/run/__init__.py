@@ -3,15 +3,14 @@
 `folder` is the run folder with its lock, `digest` what names it, `requests` what is asked of the
 fleet, `cases` joins tasks with the journal, `stages` holds sampling, probing,
 measuring, admission and release, `pipeline` drives them in rounds until every
-class has its number, `foreign` audits a single file, `calibrating` measures what a device can
-do, `report` adds up. It decides nothing itself: what a task needs next is asked of
+class has its number, `auditing` takes foreign tasks through the same stages and `summary` counts
+them, `calibrating` measures what a device can do, `report` adds up. It decides nothing itself: what a task needs next is asked of
 `admit`, and what counts is on disk before it is used. Never prints.
 """
 
 from opsgen.run.cases import join_cases
 from opsgen.run.digest import run_digest, source_digest
 from opsgen.run.folder import RunFolder
-from opsgen.run.foreign import audit_task
 from opsgen.run.pipeline import (
     Outcome,
     RunEstimate,
@@ -30,7 +29,6 @@ __all__ = [
     "RunEstimate",
     "RunFolder",
     "Stages",
-    "audit_task",
     "check_machine",
     "join_cases",
     "make_report",
