@@ -55,7 +55,7 @@ def read_form(code: str) -> Form:
     """
     try:
         canon = Canon(ast.parse(code))
-    except RecursionError as error:
+    except (RecursionError, MemoryError) as error:
         raise SyntaxError("nested too deeply") from error
     model = canon.tokens[: canon.num_model_tokens]
     return Form(
