@@ -9,7 +9,7 @@ from collections.abc import Callable
 import typer
 
 import opsgen
-from opsgen.cli import auditing, calibrating, looking, recipes, working
+from opsgen.cli import auditing, calibrating, fingerprinting, looking, recipes, working
 from opsgen.errors import MeasureError, UsageError
 
 _MISTAKE = 2
@@ -60,6 +60,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
     "Tasks and machines": (
         auditing.audit,
+        fingerprinting.fingerprint,
         looking.show,
         looking.ops,
         looking.doctor,

@@ -8,6 +8,8 @@ from opsgen.records import Overlap, Trace, digest
 from opsgen.source.fingerprints import Fingerprint, form_shingles, load_table
 from opsgen.source.normalise import read_form
 
+_CONTAINER = "torch.nn.Sequential"
+
 
 def find_overlap(code: str, trace: Trace | None, benchmarks: tuple[str, ...]) -> Overlap | None:
     """Return what `code` shares with the tasks in fingerprint tables; None without tables.
@@ -31,7 +33,7 @@ def find_overlap(code: str, trace: Trace | None, benchmarks: tuple[str, ...]) ->
     grams = form_shingles(form)
     found = [(table.nearest(grams), table) for table in tables if table.rows]
     (similarity, row), table = max(found, key=lambda each: each[0][0])
-    is_single = trace is not None and len(trace.calls) <= 1
+    is_single = trace is not None and _is_single(trace)
     rows = [row for table in tables for row in table.rows]
     return Overlap(
         nearest=table.rows[row].name,
@@ -52,7 +54,7 @@ def _first(
 
 
 def _has_same_trace(row: Fingerprint, trace: Trace) -> bool:
-    return row.trace_hash == trace.hash and _may_differ_in_size(row, trace)
+    return row.trace_hash == trace.hash and _has_fitting_size(row, trace)
 
 
 def _has_same_calls(row: Fingerprint, trace: Trace) -> bool:
@@ -60,9 +62,13 @@ def _has_same_calls(row: Fingerprint, trace: Trace) -> bool:
         row.trace_hash is not None
         and row.calls == trace.calls
         and row.signature == trace.signature
-        and _may_differ_in_size(row, trace)
+        and _has_fitting_size(row, trace)
     )
 
 
-def _may_differ_in_size(row: Fingerprint, trace: Trace) -> bool:
-    return len(trace.calls) > 1 or row.sized_hash == trace.sized_hash
+def _has_fitting_size(row: Fingerprint, trace: Trace) -> bool:
+    return not _is_single(trace) or row.sized_hash == trace.sized_hash
+
+
+def _is_single(trace: Trace) -> bool:
+    return len(trace.calls) <= 1 and _CONTAINER not in trace.calls
