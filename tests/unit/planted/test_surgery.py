@@ -1,0 +1,112 @@
+"""Random honest tasks, and the same after an operation that makes them trivial."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from chains import OPERATIONS, Chain, chains
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from opsgen.admit import Case, admit_all
+from opsgen.jobs import probe
+from opsgen.records import Finding, ProbeRequest, Task, Verdict
+from opsgen.render import render_task
+from opsgen.sampler import Plan
+from opsgen.source import foreign_task
+
+OPEN = (Finding(criterion="unmeasured", witness="no measure evidence yet"),)
+WANTED = {"live", "nontrivial", "self_contained"}
+OPERATED = st.tuples(chains(), st.sampled_from(sorted(OPERATIONS)), st.integers(0, 5))
+# Each example is two probes; profiles say how many of them a run can afford.
+FEW, MANY = 24, 1000
+
+
+@settings(max_examples=FEW)
+@given(OPERATED)
+def test_an_operated_task_is_rejected_and_its_twin_is_not(look, operated):
+    hold(look, *operated)
+
+
+@pytest.mark.slow
+@settings(max_examples=MANY)
+@given(OPERATED)
+def test_many_operated_tasks(look, operated):
+    hold(look, *operated)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_is_told(look, name):
+    hold(look, Chain(("conv", "mish", "group_norm", "tanh", "none"), 5, 12, 48), name, 3)
+
+
+def hold(look, chain: Chain, name: str, place: int) -> None:
+    honest, operated = OPERATIONS[name](chain, place)
+    verdict = look(honest.source())
+    assert verdict.failed == OPEN, honest.source()
+    verdict = look(operated.source())
+    assert WANTED & {finding.criterion for finding in verdict.failed}, operated.source()
+
+
+@pytest.fixture(scope="module")
+def look(context, recipe):
+    """Return a function from source to the verdict on its probe."""
+
+    def judge(code: str) -> Verdict:
+        task = foreign_task(code, origin="planted")
+        evidence = probe.run(ProbeRequest(task=task, seed=11), context)
+        return admit_all([Case(task=task, probe=evidence)], recipe)[0]
+
+    return judge
+
+
+# Operations on any task whose forward ends in one returned tensor, however it came about.
+RETURNED = {
+    "times zero": "return ({value}) * 0.0",
+    "saturating clamp": "return torch.clamp({value}, 1e6, 2e6)",
+    "second maximum": "return torch.amax({value}).amax()",
+    "unused branch": "value = {value}; spare = torch.exp(value); return value",
+    "overwritten": "value = {value}; value = torch.ones_like(value); return value",
+}
+
+
+@settings(max_examples=8)
+@given(line=st.integers(0, 400), name=st.sampled_from(sorted(RETURNED)))
+def test_sampled_tasks_are_no_exception(look, shipped, line, name):
+    hold_sampled(look, sampled(shipped, line), name)
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(line=st.integers(0, 4000), name=st.sampled_from(sorted(RETURNED)))
+def test_many_sampled_tasks(look, shipped, line, name):
+    hold_sampled(look, sampled(shipped, line), name)
+
+
+def sampled(shipped, line: int) -> Task | None:
+    recipe = shipped("quickstart", "torch#2")
+    made = Plan(recipe.seed, recipe.sample).line("torch#2", line)
+    return render_task(made) if made.sampled else None
+
+
+def hold_sampled(look, task: Task | None, name: str) -> None:
+    """Treat a sampled task as if it had come from anywhere."""
+    assume(task is not None)
+    outputs = task.workloads[0].outputs
+    assume(len(outputs) == 1 and outputs[0].dtype == "float32")
+    assert look(task.code).failed == OPEN, task.code
+    code = returning(task.code, RETURNED[name])
+    assert WANTED & {finding.criterion for finding in look(code).failed}, code
+
+
+def returning(code: str, template: str) -> str:
+    """Return `code` with another last statement of `forward`."""
+    model = next(each for each in ast.parse(code).body if isinstance(each, ast.ClassDef))
+    forward = next(each for each in model.body if getattr(each, "name", "") == "forward")
+    last = forward.body[-1]
+    assert isinstance(last, ast.Return)
+    lines = code.splitlines()
+    text = template.format(value=ast.unparse(last.value))
+    lines[last.lineno - 1 : last.end_lineno] = [f"        {part}" for part in text.split("; ")]
+    return "\n".join(lines) + "\n"
