@@ -49,7 +49,7 @@ def restrict_files(
         abi: What `landlock_abi` returned, at least 1.
         readable: Folders and files that may be read and executed.
         writable: Folders in which everything but making devices is allowed.
-        devices: Files that may be read and written.
+        devices: Files that may be read and written, or folders of such files.
 
     Raises:
         OSError: The kernel refuses.

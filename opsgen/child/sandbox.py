@@ -29,6 +29,7 @@ from opsgen.child.view import (
     View,
     detach_mounts,
     make_view,
+    own_threads,
     plan_view,
     readable_parts,
 )
@@ -45,6 +46,7 @@ MAX_FILE_BYTES = 8 << 30
 
 _CHANGING_USERS = (0, 1, 5, 6, 7)  # CAP_CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID.
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
+_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm")
 _HEAVY = "torch"  # Known by name only: whether another user could read it.
 
 
@@ -102,9 +104,10 @@ def enter_sandbox(work: Path, device: str) -> tuple[Layer, ...]:
     if abi >= MIN_ABI_MOVES or (abi and not has_mounts):
         readable = [Path("/")] if has_mounts else list(readable_parts(view))
         writable = [view.work, *([SHARED_MEMORY] if has_mounts else [])]
+        devices = (*view.devices, own_threads())
         entry.attempt(
             "files hidden strangers",
-            lambda: restrict_files(abi, readable=readable, writable=writable, devices=view.devices),
+            lambda: restrict_files(abi, readable=readable, writable=writable, devices=devices),
         )
     entry.attempt("calls", lambda: filter_calls(has_own_files=has_mounts))
     return outside.attack(entry.obstacles)
@@ -185,7 +188,8 @@ def _can_work(view: View, device: str) -> bool:
     torch = find_spec(_HEAVY)
     files = [sys.executable, *(entry for entry in sys.path if Path(entry).exists())]
     files += [str(Path(__file__).parent), *([torch.origin] if torch and torch.origin else [])]
-    devices = [path for path in view.devices if device != "cpu" or path.name[:6] != "nvidia"]
+    used = ("/dev/null", "/dev/urandom", *(_GPU_FILES if device == "cuda" else ()))
+    devices = [path for path in view.devices if any(path.match(name) for name in used)]
     return (
         all(os.access(path, os.R_OK) for path in files)
         and os.access(sys.executable, os.X_OK)

@@ -8,8 +8,10 @@ Without namespaces Landlock refuses to read and write the same places.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -22,9 +24,12 @@ from opsgen.child.syscalls import (
     MOUNT_ATTR_RDONLY,
     MS_BIND,
     MS_NODEV,
+    MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
+    MS_RDONLY,
     MS_REC,
+    MS_REMOUNT,
     mount,
     set_mount,
 )
@@ -39,6 +44,8 @@ _DRIVERS = ("/run/nvidia", "/run/opengl-driver")  # Where some systems keep a GP
 _PEOPLES = ("/home", "/root", "/tmp", "/var/tmp", "/run")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "nvidia-caps/*")
 _SHARED_MEMORY_SIZE = "1g"
+_OCTAL = re.compile(r"\\([0-7]{3})")  # How /proc writes blanks.
+_MOUNT_OPTIONS = {"nodev": MS_NODEV, "noexec": MS_NOEXEC}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class View:
         needed: What must stay readable wherever it lies.
         hidden: Folders that are emptied, but for what is needed in them; none lies in another.
         work: The one folder that it writes to.
-        devices: Device files that it may write to.
+        devices: Device files that it may write to, a GPU's among them.
     """
 
     needed: tuple[Path, ...]
@@ -97,11 +104,45 @@ def make_view(view: View) -> None:
     if SHARED_MEMORY.is_dir():
         size = f"mode=1777,size={_SHARED_MEMORY_SIZE}"
         mount("none", SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV, size)
-    set_mount("/", add=MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, is_deep=True)
-    for path in (view.work, SHARED_MEMORY):
+    mount(str(own_threads()), own_threads(), None, MS_BIND, "")
+    _freeze((view.work, SHARED_MEMORY, own_threads()))
+    os.chdir(view.work)
+
+
+def _freeze(writable: tuple[Path, ...]) -> None:
+    """Make all that is mounted read-only, but for `writable`."""
+    try:
+        set_mount("/", add=MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, is_deep=True)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        _freeze_each(writable)
+        return
+    for path in writable:
         if path.is_dir():
             set_mount(path, drop=MOUNT_ATTR_RDONLY)
-    os.chdir(view.work)
+
+
+def _freeze_each(writable: tuple[Path, ...]) -> None:
+    """Do as `_freeze` on kernels where each mount takes a call; those out of sight stay so."""
+    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    for line in text.splitlines():
+        _, _, _, _, name, options, *_ = line.split(" ")
+        place = Path(_OCTAL.sub(lambda found: chr(int(found[1], 8)), name))
+        if place in writable or not place.exists():
+            continue
+        # What is forbidden already must be said again.
+        kept = sum(flag for option, flag in _MOUNT_OPTIONS.items() if option in options.split(","))
+        flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept
+        mount("none", place, None, flags, "")
+
+
+def own_threads() -> Path:
+    """Return the folder of this process's threads: CUDA does not start unless it can name its own.
+
+    That is a write to a file there, and the refusal shows as error 304 (seen with driver 580).
+    """
+    return Path(f"/proc/{os.getpid()}/task")
 
 
 def detach_mounts() -> None:
