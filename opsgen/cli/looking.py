@@ -74,7 +74,9 @@ def _find(task: str, runs: Path) -> tuple[RunFolder, Task]:
             unreadable.append(str(error))
             continue
         tasks = [line.task for line in folder.lines() if line.task]
-        found = [each for each in tasks if each.task_id.startswith(task)]
+        # A collection may hold a task several times; the first of them is shown.
+        alike = {each.task_id: each for each in reversed(tasks) if each.task_id.startswith(task)}
+        found = list(alike.values())
         if len(found) > 1:
             names = ", ".join(each.task_id for each in found[:4])
             raise UsageError(f"{task}: could be any of {names}; give more of the task_id")
