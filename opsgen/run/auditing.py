@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsgen.admit import Case, pending
+from opsgen.admit import Case, pending, plan_order
 from opsgen.fleet import Fleet
 from opsgen.recipe import Recipe
 from opsgen.records import PlanLine, Record, Task, Verdict, digest, encode_line
@@ -30,6 +30,7 @@ from opsgen.run.folder import RunFolder
 from opsgen.run.stages import Stages, check_machine
 from opsgen.run.summary import AuditSummary, summarise
 from opsgen.source import read_rows, read_tasks
+from opsgen.source.families import Families
 
 RECIPE_PATH = Path(__file__).with_name("audit.toml")
 """The recipe of audits, the same as `pipelines/audit.toml`."""
@@ -127,7 +128,7 @@ def audit_source(
                     stack.enter_context(folder.locked())
                     _store_tasks(folder, source, options.limit)
                 _look(Stages(folder, fleet), probe_only=options.probe_only)
-        return _finish(Stages(folder), survey, start_s)
+        return _finish(_AuditStages(folder), survey, start_s)
 
 
 def _survey(source: Source, limit: int | None) -> _Survey:
@@ -169,6 +170,26 @@ def _has_work(folder: RunFolder, *, probe_only: bool) -> bool:
     return bool(left.probe or (left.measure and not probe_only))
 
 
+class _AuditStages(Stages):
+    """Stages in which evidence speaks of the text that it was found on, and of no other."""
+
+    def cases(self) -> list[Case]:
+        """Return every task; one that only repeats another text has no evidence of its own.
+
+        Equal normalised source makes one task of several texts, of which the first in plan
+        order is looked at. What its lines show need not stand in the others.
+        """
+        cases = super().cases()
+        order = plan_order(self.recipe.release.want)
+        first: dict[str, Task] = {}
+        for case in sorted(cases, key=lambda case: order(case.task.data_source, case.task.line)):
+            first.setdefault(case.task.task_id, case.task)
+        return [
+            case if case.task.code == first[case.task.task_id].code else Case(task=case.task)
+            for case in cases
+        ]
+
+
 def _look(stages: Stages, *, probe_only: bool) -> None:
     stages.probe()
     if not probe_only:
@@ -181,7 +202,7 @@ def _finish(stages: Stages, survey: _Survey, start_s: float) -> Audit:
     by_line = {(v.data_source, v.line): v for v in stages.admit()}
     cases = stages.cases()
     verdicts = [by_line[case.task.data_source, case.task.line] for case in cases]
-    families = find_families([case.task for case in cases])
+    families = _find_families(cases)
     light: list[AuditRow] = []
 
     def rows() -> Iterator[AuditRow]:
@@ -204,6 +225,11 @@ def _finish(stages: Stages, survey: _Survey, start_s: float) -> Audit:
     )
 
 
-def find_families(tasks: list[Task]) -> list[str]:
-    """Return the family of each task."""
-    return [task.family for task in tasks]
+def _find_families(cases: list[Case]) -> list[str]:
+    """Return the family of each task by its source and, where it is known, its trace."""
+    families = Families()
+    shapes = []
+    for case in cases:
+        trace = case.probe.trace if case.probe else None
+        shapes.append(families.add(case.task.code, *([trace.hash] if trace else ())))
+    return [families.family(shape) for shape in shapes]
