@@ -109,7 +109,7 @@ def enter_sandbox(work: Path, device: str) -> tuple[Layer, ...]:
             "files hidden strangers",
             lambda: restrict_files(abi, readable=readable, writable=writable, devices=devices),
         )
-    entry.attempt("calls", lambda: filter_calls(has_own_files=has_mounts))
+    entry.attempt("calls", filter_calls)
     return outside.attack(entry.obstacles)
 
 

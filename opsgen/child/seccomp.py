@@ -1,4 +1,4 @@
-"""A filter of system calls: no sockets, no tracing, no namespaces, no odd corners of the kernel.
+"""A filter of system calls: no connections, no tracing, no namespaces, no odd corners of the kernel.
 
 It needs no privilege, so that it closes the network where namespaces are refused.
 What it denies fails with `EPERM`, which a task may see and survive.
@@ -15,13 +15,14 @@ from opsgen.child.syscalls import syscall
 
 _SET_MODE_FILTER = 1
 _ALLOW_SPECULATION = 4  # Else older kernels slow the whole process, whose times are measured.
-_AF_UNIX, _AF_NETLINK = 1, 16
+_AF_UNIX = 1
 _MAX_NUMBER_X86 = 0x40000000  # Above lie the calls of another, equally valid table.
 _NEW_NAMESPACES = 0x7E020000  # All flags of clone() that make namespaces.
 
 # seccomp(2), the architecture's id, and for each call its number on x86-64 and on ARM64.
 _MACHINES = {"x86_64": (0, 317, 0xC000003E), "aarch64": (1, 277, 0xC00000B7)}
 _DENIED = {
+    "connect": (42, 203),
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -58,12 +59,8 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # Offsets in struct seccomp_
 _PASS, _FAIL = 0x7FFF0000, 0x00050000
 
 
-def filter_calls(*, has_own_files: bool) -> None:
+def filter_calls() -> None:
     """Deny system calls to this process and all that it starts; `no_new_privs` must be set.
-
-    Args:
-        has_own_files: Sockets that lie in folders of the host are out of sight, so
-            that sockets of that kind may stay.
 
     Raises:
         OSError: The kernel has no filters, or this is a machine without a table here.
@@ -72,7 +69,7 @@ def filter_calls(*, has_own_files: bool) -> None:
     if machine is None:
         raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
     column, number, architecture = machine
-    program = b"".join(_program(column, architecture, has_own_files=has_own_files))
+    program = b"".join(_program(column, architecture))
     buffer = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: the number of instructions, and where they are.
     header = ctypes.create_string_buffer(
@@ -82,9 +79,8 @@ def filter_calls(*, has_own_files: bool) -> None:
     syscall(number, _SET_MODE_FILTER, _ALLOW_SPECULATION, pointer, what="seccomp")
 
 
-def _program(column: int, architecture: int, *, has_own_files: bool) -> list[bytes]:
+def _program(column: int, architecture: int) -> list[bytes]:
     deny = _step(_RETURN, _FAIL | errno.EPERM)
-    families = [_AF_UNIX, _AF_NETLINK] if has_own_files else []
     lines = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, architecture, then=1),
@@ -108,9 +104,8 @@ def _program(column: int, architecture: int, *, has_own_files: bool) -> list[byt
         _step(_RETURN, _PASS),
         _step(_LOAD, _FIRST_ARGUMENT),
     ]
-    for family in families:
-        lines += [_step(_EQUAL, family, otherwise=1), _step(_RETURN, _PASS)]
-    return [*lines, deny]
+    # CUDA does not start without a local socket to listen on, though nobody can connect.
+    return [*lines, _step(_EQUAL, _AF_UNIX, otherwise=1), _step(_RETURN, _PASS), deny]
 
 
 def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:

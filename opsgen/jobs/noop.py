@@ -20,6 +20,7 @@ from pathlib import Path
 
 from opsgen.child.context import JobContext
 from opsgen.errors import MeasureError, TaskError
+from opsgen.jobs.escaping import attempt
 from opsgen.jobs.meddling import CHANGES, read_state
 from opsgen.records import NoopEvidence, NoopRequest
 
@@ -165,6 +166,10 @@ def _change(context: JobContext, name: str) -> None:
     CHANGES[name]()
 
 
+def _attempt(context: JobContext, what: str) -> dict[str, float]:
+    return {"errno": attempt(what)}
+
+
 def _state(context: JobContext, argument: str) -> dict[str, float]:
     return read_state()
 
@@ -300,6 +305,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "spoil": _spoil,
     "chdir": _chdir,
     "change": _change,
+    "attempt": _attempt,
     "state": _state,
     "segfault": _segfault,
     "abort": _abort,
