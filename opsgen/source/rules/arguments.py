@@ -1,0 +1,63 @@
+"""Rules for the arguments of `Model`: each one is used, and not only kept."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opsgen.source.rules.liveness import names_read, reads_dynamically
+from opsgen.source.rules.scopes import parameters
+from opsgen.source.rules.task import Breach, Reading
+
+
+def shadowed_arguments(task: Reading) -> Iterator[Breach]:
+    """Arguments that the constructor ignores while a call reads a global of that name."""
+    ignored = _ignored(task)
+    for node in task.find(ast.Name, task.call if ignored else ()):
+        home = task.out.bindings(node.id, task.out.home[node])[0]
+        if node.id in ignored and home is task.out.module:
+            yield node.lineno, node.id
+
+
+def unused_arguments(task: Reading) -> Iterator[Breach]:
+    """Arguments that the constructor never reads."""
+    for name, argument in _ignored(task).items():
+        yield argument.lineno, name
+
+
+def stored_arguments(task: Reading) -> Iterator[Breach]:
+    """Arguments that only become attributes that nothing reads."""
+    scope = task.init
+    if scope is None or not isinstance(scope.node, ast.FunctionDef) or reads_dynamically(task):
+        return
+    for argument in parameters(scope.node)[1:]:
+        uses = [
+            node
+            for node in task.find(ast.Name, [scope])
+            if node.id == argument.arg and isinstance(node.ctx, ast.Load)
+        ]
+        late = any(argument.arg in names_read(task, child) for child in scope.children)
+        kept = [_kept_as(task, node) for node in uses]
+        if kept and not late and all(name and name not in task.out.loaded for name in kept):
+            yield uses[0].lineno, f"self.{kept[0]}"
+
+
+def _ignored(task: Reading) -> dict[str, ast.arg]:
+    scope = task.init
+    if scope is None or not isinstance(scope.node, ast.FunctionDef) or not scope.receiver:
+        return {}
+    read = names_read(task, scope)
+    return {
+        each.arg: each
+        for each in parameters(scope.node)[1:]
+        if each.arg not in read and not each.arg.startswith("_")
+    }
+
+
+def _kept_as(task: Reading, node: ast.Name) -> str:
+    """Return the attribute that a name is assigned to as it is; empty for any other use."""
+    parent = task.out.parents[node]
+    if not isinstance(parent, ast.Assign | ast.AnnAssign):
+        return ""
+    targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+    return task.out.self_attribute(targets[0]) if len(targets) == 1 else ""

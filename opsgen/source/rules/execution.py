@@ -1,0 +1,116 @@
+"""Rules against code that waits for the device, leaves it, or asks how it is being run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opsgen.source.rules.constants import returned_items
+from opsgen.source.rules.scopes import Scope, parameters
+from opsgen.source.rules.task import Breach, Reading, called_name, last_part
+
+_WAITS = frozenset({"cpu", "item", "numpy", "tolist"})
+_CASTS = frozenset({"builtins.bool", "builtins.complex", "builtins.float", "builtins.int"})
+_TO_ONE = frozenset({"all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "sum"})
+_DATA_SHAPED = frozenset({"argwhere", "masked_select", "nonzero", "unique", "unique_consecutive"})
+_MODES = frozenset(
+    {"graph_break", "is_compiling", "is_dynamo_compiling", "is_exporting", "is_in_onnx_export"}
+    | {"is_scripting", "is_torchdynamo_compiling", "is_tracing", "_get_tracing_state"}
+)
+_MODE_PACKAGES = ("torch._dynamo", "torch._inductor", "torch.compiler")
+
+
+def waits(task: Reading) -> Iterator[Breach]:
+    """Values brought to the host inside of `forward`."""
+    inputs = _inputs(task)
+    for call in task.calls(task.call):
+        func = call.func
+        path = task.out.path(func)
+        is_cast = path in _CASTS and len(call.args) == 1
+        is_method = isinstance(func, ast.Attribute) and not path and not task.is_submodule(func)
+        if is_cast and _is_data(task, call.args[0], inputs):
+            yield call.lineno, ast.unparse(call)[:80]
+        elif is_method and called_name(task, call) in _WAITS:
+            yield call.lineno, f".{called_name(task, call)}()"
+
+
+def data_shapes(task: Reading) -> Iterator[Breach]:
+    """Shapes that depend on values."""
+    for call in task.calls(task.call):
+        if task.is_submodule(call.func):
+            continue
+        name = called_name(task, call)
+        path = task.out.path(call.func)
+        if path and path not in {f"torch.{last_part(path)}", f"torch.Tensor.{last_part(path)}"}:
+            continue
+        is_one = path == "torch.where" and len(call.args) == 1 and not call.keywords
+        if is_one or (last_part(name) in _DATA_SHAPED):
+            yield call.lineno, name
+
+
+def mode_dependence(task: Reading) -> Iterator[Breach]:
+    """Questions whether the code is being compiled, traced or exported."""
+    for scope in task.out.scopes:
+        for node in scope.nodes:
+            if isinstance(node, ast.Attribute):
+                path = task.out.path(node)
+                if node.attr in _MODES and not task.out.self_attribute(node):
+                    yield node.lineno, path or node.attr
+                elif path in _MODE_PACKAGES:
+                    yield node.lineno, path
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                path = task.out.path(node)
+                is_asking = last_part(path) in _MODES and path.startswith("torch.")
+                if is_asking or path.startswith(_MODE_PACKAGES):
+                    yield node.lineno, path
+
+
+def prints(task: Reading) -> Iterator[Breach]:
+    """Printing in a call, which no graph can hold."""
+    for call in task.calls(task.call):
+        if task.out.path(call.func) == "builtins.print":
+            yield call.lineno, "print"
+
+
+def plain_leaves(task: Reading) -> Iterator[Breach]:
+    """Inputs and outputs that are literally no tensors."""
+    for item in returned_items(task.out, "get_inputs") or ():
+        if isinstance(item, ast.Constant):
+            yield item.lineno, f"input {ast.unparse(item)}"
+    if task.forward is None:
+        return
+    returns = [node for node in task.forward.nodes if isinstance(node, ast.Return)]
+    for node in returns:
+        if not task.out.is_sure(node):
+            continue
+        value = node.value
+        leaves = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+        for leaf in leaves:
+            if leaf is None or isinstance(leaf, ast.Constant):
+                yield node.lineno, f"output {ast.unparse(leaf) if leaf else 'None'}"
+    is_generator = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in task.forward.nodes)
+    if not returns and not is_generator and not _always_raises(task.forward):
+        yield getattr(task.forward.node, "lineno", 1), "forward returns nothing"
+
+
+def _always_raises(scope: Scope) -> bool:
+    return bool(scope.body) and isinstance(scope.body[-1], ast.Raise)
+
+
+def _inputs(task: Reading) -> set[str]:
+    """Return the arguments of `forward` that must be given and are never assigned to."""
+    if task.forward is None or not isinstance(task.forward.node, ast.FunctionDef):
+        return set()
+    node = task.forward.node
+    names = [each.arg for each in parameters(node)][1:]
+    names = names[: len(names) - len(node.args.defaults) - len(node.args.kwonlyargs)]
+    return {name for name in names if task.forward.bindings.get(name) == [None]}
+
+
+def _is_data(task: Reading, node: ast.expr, inputs: set[str]) -> bool:
+    """Whether an expression is an input itself or a reduction of one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _TO_ONE and _is_data(task, node.func.value, inputs)
+    if not isinstance(node, ast.Name) or node.id not in inputs:
+        return False
+    return task.out.bindings(node.id, task.out.home[node])[0] is task.forward

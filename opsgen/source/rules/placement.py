@@ -1,0 +1,274 @@
+"""The rule against tensors of the host that meet tensors of the device inside `forward`.
+
+`get_inputs` and the constructor run with the device as default; `forward` does not, so what a
+factory makes there without `device` stays on the host. Only a meeting of two tensors that are
+certain is a breach: indices may lie on the host, numbers and 0-d tensors may, and whatever is
+moved first may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from opsgen.source.rules.constants import argument_of, constant
+from opsgen.source.rules.scopes import Class, Scope, parameters
+from opsgen.source.rules.task import Breach, Reading, last_part
+
+_SIZED = frozenset(
+    {"empty", "full", "ones", "rand", "randn", "zeros", "FloatTensor", "LongTensor", "Tensor"}
+)
+_RANGED = frozenset(
+    {"arange", "bartlett_window", "blackman_window", "eye", "hamming_window", "hann_window"}
+    | {"kaiser_window", "linspace", "logspace", "randint", "randperm", "tril_indices"}
+    | {"triu_indices"}
+)
+_WRAPPED = frozenset({"as_tensor", "tensor"})
+FACTORIES = _SIZED | _RANGED | _WRAPPED
+"""Names in `torch` of what makes tensors out of numbers."""
+
+_MOVES = frozenset({"copy_", "cuda", "to", "type_as"})
+# Methods that give no tensor, or one of no dimensions, which may meet any device.
+_NO_TENSOR = frozenset(
+    {"all", "any", "argmax", "argmin", "dim", "element_size", "get_device", "is_contiguous"}
+    | {"is_floating_point", "item", "max", "mean", "median", "min", "ndimension", "norm", "numel"}
+    | {"prod", "size", "std", "storage_offset", "stride", "sum", "tolist", "var"}
+)
+_TENSOR_VIEWS = frozenset({"H", "T", "data", "imag", "mH", "mT", "real"})
+# What takes lengths or places on the host by contract, or makes a tensor of its own device.
+_HOST_ARGUMENTS = frozenset(
+    {"ctc_loss", "tensor_split", "as_tensor", "device", "is_tensor", "tensor", "index_put"}
+)
+_MAX_DEPTH = 10
+
+
+def host_tensors(task: Reading) -> Iterator[Breach]:
+    """Tensors made on the host that meet an input or parameter, or are returned."""
+    sides = _Sides(task)
+    for node in task.sure(task.call):
+        if isinstance(node, ast.Return):
+            is_answer = task.out.home[node] is task.forward
+            operands = [node.value] if is_answer and node.value is not None else []
+            meets = is_answer
+        else:
+            operands = sides.operands(node)
+            meets = any(sides.is_device(each) for each in operands)
+        for each in operands if meets else ():
+            if sides.is_host(each) and not sides.is_placed(node):
+                yield getattr(node, "lineno", 1), sides.factory(each)
+
+
+class _Sides:
+    """Which expressions certainly lie on the host or on the device."""
+
+    def __init__(self, task: Reading) -> None:
+        self._task = task
+        self._out = task.out
+
+    def operands(self, node: ast.AST) -> list[ast.expr]:
+        """Return the expressions that have to lie on one device; none if `node` asks nothing."""
+        if isinstance(node, ast.BinOp):
+            return [node.left, node.right]
+        if isinstance(node, ast.Compare):
+            is_test = any(
+                isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops
+            )
+            return [] if is_test else [node.left, *node.comparators]
+        if not isinstance(node, ast.Call):
+            return []
+        arguments = [*node.args, *(word.value for word in node.keywords)]
+        arguments = [
+            inner
+            for each in arguments
+            for inner in (each.elts if isinstance(each, ast.List | ast.Tuple) else [each])
+        ]
+        path = self._out.path(node.func)
+        if path:
+            is_known = path.startswith("torch.") and not path.startswith("torch.nn.utils.")
+            is_known = is_known and last_part(path) not in _HOST_ARGUMENTS
+            return arguments if is_known and last_part(path)[:1].islower() else []
+        func = node.func
+        if isinstance(func, ast.Attribute) and not self._task.is_submodule(func):
+            is_known = func.attr not in _MOVES | _HOST_ARGUMENTS
+            return [func.value, *arguments] if is_known else []
+        return []
+
+    def is_placed(self, node: ast.AST) -> bool:
+        """Return whether the node stands under a `with` that may set the default device."""
+        return any(
+            isinstance(item.context_expr, ast.Call)
+            and last_part(self._out.path(item.context_expr.func)) in {"", "device"}
+            for each in self._out.above(node)
+            if isinstance(each, ast.With)
+            for item in each.items
+        )
+
+    def factory(self, node: ast.expr) -> str:
+        """Return the name of the factory behind an expression of the host."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call) and self._is_factory(each):
+                return self._out.path(each.func)
+        return ast.unparse(node)[:80]
+
+    def is_host(self, node: ast.expr, depth: int = 0) -> bool:
+        """Return whether an expression certainly is a tensor of the host with dimensions."""
+        if depth > _MAX_DEPTH or node not in self._out.home:
+            return False
+        if isinstance(node, ast.Name):
+            scope, found = self._out.bindings(node.id, self._out.home[node])
+            is_local = scope is not None and scope is not self._out.module
+            return (
+                is_local
+                and bool(found)
+                and all(
+                    isinstance(each, ast.expr) and self.is_host(each, depth + 1) for each in found
+                )
+            )
+        if isinstance(node, ast.Subscript):
+            return _keeps_axes(node.slice) and self.is_host(node.value, depth + 1)
+        if isinstance(node, ast.Attribute):
+            return node.attr in _TENSOR_VIEWS and self.is_host(node.value, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._is_host_call(node, depth)
+        parts = _parts(node)
+        return any(self.is_host(each, depth + 1) for each in parts) and not any(
+            self.is_device(each, depth + 1) for each in parts
+        )
+
+    def is_device(self, node: ast.expr, depth: int = 0) -> bool:
+        """Return whether an expression certainly is a tensor of the device."""
+        if depth > _MAX_DEPTH or node not in self._out.home:
+            return False
+        if isinstance(node, ast.Name):
+            return self._is_device_name(node, depth)
+        if isinstance(node, ast.Subscript):
+            return self.is_device(node.value, depth + 1)
+        if isinstance(node, ast.Attribute):
+            if self._out.self_attribute(node):
+                return self._holds(node, ("torch.nn.Parameter", "torch.nn.parameter.Parameter"))
+            return node.attr in _TENSOR_VIEWS and self.is_device(node.value, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._is_device_call(node, depth)
+        return any(self.is_device(each, depth + 1) for each in _parts(node))
+
+    def _is_host_call(self, node: ast.Call, depth: int) -> bool:
+        if self._is_factory(node):
+            return True
+        path = self._out.path(node.func)
+        if path:
+            if not path.startswith("torch.") or last_part(path) in FACTORIES | _NO_TENSOR:
+                return False
+            return self._is_mix_of_host(node, depth)
+        func = node.func
+        if not isinstance(func, ast.Attribute) or func.attr in _MOVES | _NO_TENSOR:
+            return False
+        words = {word.arg for word in node.keywords}
+        return "device" not in words and self.is_host(func.value, depth + 1)
+
+    def _is_mix_of_host(self, node: ast.Call, depth: int) -> bool:
+        if any(word.arg in {"device", "out", None} for word in node.keywords):
+            return False
+        arguments = [*node.args, *(word.value for word in node.keywords)]
+        return any(self.is_host(each, depth + 1) for each in arguments) and not any(
+            self.is_device(each, depth + 1) for each in arguments
+        )
+
+    def _is_factory(self, node: ast.Call) -> bool:
+        """Whether a call makes a tensor of at least one dimension on the host."""
+        path = self._out.path(node.func)
+        name = last_part(path)
+        if path != f"torch.{name}" or name not in FACTORIES or self.is_placed(node):
+            return False
+        for word in node.keywords:
+            if word.arg in {"out", None} or (word.arg == "device" and not _is_cpu(word.value)):
+                return False
+        if name in _RANGED:
+            return True
+        first = argument_of(node, 0, "data" if name in _WRAPPED else "size")
+        if name in _WRAPPED:
+            return isinstance(first, ast.List | ast.Tuple) and bool(first.elts)
+        if first is None or (isinstance(first, ast.List | ast.Tuple) and not first.elts):
+            return False
+        # One size alone may be a shape that somebody computed, even one of no dimensions.
+        return (
+            len(node.args) > 1
+            or isinstance(first, ast.List | ast.Tuple)
+            or isinstance(constant(self._out, first), int)
+            or _is_extent(first)
+        )
+
+    def _is_device_name(self, node: ast.Name, depth: int) -> bool:
+        scope, found = self._out.bindings(node.id, self._out.home[node])
+        if scope is None or not found:
+            return False
+        is_input = scope is self._task.forward and node.id in _inputs(scope)
+        return all(
+            is_input
+            if each is None
+            else isinstance(each, ast.expr) and self.is_device(each, depth + 1)
+            for each in found
+        )
+
+    def _is_device_call(self, node: ast.Call, depth: int) -> bool:
+        path = self._out.path(node.func)
+        arguments = [*node.args, *(word.value for word in node.keywords)]
+        has_device = any(self.is_device(each, depth + 1) for each in arguments)
+        if path:
+            name = last_part(path)
+            is_op = path.startswith("torch.") and name not in FACTORIES | _NO_TENSOR
+            return is_op and name[:1].islower() and has_device
+        func = node.func
+        if not isinstance(func, ast.Attribute):
+            return False
+        if self._task.is_submodule(func):
+            return has_device and self._holds(func, ("torch.nn.",))
+        is_op = func.attr not in _NO_TENSOR | {"cpu", "to", "type_as", "new_tensor", "numpy"}
+        return is_op and self.is_device(func.value, depth + 1)
+
+    def _holds(self, node: ast.Attribute, paths: tuple[str, ...]) -> bool:
+        owner: Class | None = self._out.home[node].owner
+        stores = self._out.stores(owner, node.attr) if owner else []
+        return len(stores) == 1 and (
+            isinstance(stores[0].value, ast.Call)
+            and self._out.path(stores[0].value.func).startswith(paths)
+        )
+
+
+def _inputs(scope: Scope) -> set[str]:
+    """Return the parameters of `forward` that a caller must give."""
+    node = scope.node
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    names = [each.arg for each in parameters(node)][1:]
+    return set(names[: len(names) - len(node.args.defaults) - len(node.args.kwonlyargs)])
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.UnaryOp):
+        return [] if isinstance(node.op, ast.Not) else [node.operand]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    return []
+
+
+def _keeps_axes(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(
+        isinstance(each, ast.Slice) or (isinstance(each, ast.Constant) and each.value is None)
+        for each in parts
+    )
+
+
+def _is_extent(node: ast.expr) -> bool:
+    """Whether an expression is one number: an axis of a shape or arithmetic."""
+    if isinstance(node, ast.Subscript):
+        is_shape = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+        return is_shape and not isinstance(node.slice, ast.Slice)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in {"size", "dim", "numel"} and bool(node.args)
+    return False
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "cpu"
