@@ -23,7 +23,7 @@ from opsgen.child import syscalls
 from opsgen.child.folders import LOCK_NAME
 from opsgen.child.landlock import MIN_ABI_MOVES, landlock_abi, restrict_files
 from opsgen.child.layers import NAMES, Layer, layer_of, no_layers
-from opsgen.child.seccomp import filter_calls
+from opsgen.child.seccomp import can_call, filter_calls
 from opsgen.child.view import (
     SHARED_MEMORY,
     View,
@@ -96,7 +96,7 @@ def enter_sandbox(work: Path, device: str) -> tuple[Layer, ...]:
             make_view(view)
         os.chdir(view.work)
         _set_limits()
-        _change_user(entry, view, device)
+        has_changed_user = _change_user(entry, view, device)
         _give_up_privileges()
     except OSError as error:
         raise MeasureError(f"the sandbox failed half way: {error}") from error
@@ -110,17 +110,21 @@ def enter_sandbox(work: Path, device: str) -> tuple[Layer, ...]:
             lambda: restrict_files(abi, readable=readable, writable=writable, devices=devices),
         )
     entry.attempt("calls", filter_calls)
-    return outside.attack(entry.obstacles)
+    return outside.attack(entry.obstacles, has_changed_user=has_changed_user)
 
 
 def _enter_namespaces(entry: _Entry) -> bool:
     """Leave network, IPC and mounts of the machine; tell whether mounting is possible."""
     user, group = os.geteuid(), os.getegid()
-    if user != 0 and entry.attempt("user", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
-        entry.attempt("user", lambda: _map_user(user, group))
+    may_mount = user == 0 or (
+        entry.attempt("files hidden", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER))
+        and entry.attempt("files hidden", lambda: _map_user(user, group))
+    )
     entry.attempt("network", lambda: syscalls.unshare(syscalls.CLONE_NEWNET))
-    return entry.attempt("files hidden", lambda: syscalls.unshare(_NAMESPACES)) and entry.attempt(
-        "files hidden", detach_mounts
+    return (
+        may_mount
+        and entry.attempt("files hidden", lambda: syscalls.unshare(_NAMESPACES))
+        and entry.attempt("files hidden", detach_mounts)
     )
 
 
@@ -147,12 +151,12 @@ def _lower(limit: int, most: int) -> None:
     resource.setrlimit(limit, (least(now[0]), least(now[1])))
 
 
-def _change_user(entry: _Entry, view: View, device: str) -> None:
+def _change_user(entry: _Entry, view: View, device: str) -> bool:
     """Become a user that owns nothing, if it can still read what a child needs."""
     effective = int(_status()["CapEff"], 16)
     if os.geteuid() != 0 or not all(effective >> number & 1 for number in _CHANGING_USERS):
         entry.obstacles.setdefault("user", "only an administrator can become another user")
-        return
+        return False
     owner = view.work.stat()
     for user in (lone_user(os.getpid()), NOBODY):
         with contextlib.suppress(OSError):
@@ -162,9 +166,10 @@ def _change_user(entry: _Entry, view: View, device: str) -> None:
                     _lower(resource.RLIMIT_NPROC, MAX_TASKS_OF_USER)
                 syscalls.drop_bounding()
                 _become(user)
-                return
+                return True
     _hand_over(view.work, owner.st_uid, owner.st_gid)
     entry.obstacles["user"] = "another user cannot read the interpreter, the libraries or a device"
+    return False
 
 
 def _hand_over(folder: Path, user: int, group: int) -> None:
@@ -218,23 +223,22 @@ class _Outside:
 
     def __init__(self, view: View) -> None:
         work = view.work
-        self._user = os.geteuid()
         self._parent = os.getppid()
         self._folder = work.parent
         self._hidden = view.hidden
         self._kept = {part for path in view.needed for part in (path, *path.parents)}
         self._places = (work.parent, Path(__file__).parent, Path("/"), *view.hidden)
 
-    def attack(self, obstacles: dict[str, str]) -> tuple[Layer, ...]:
+    def attack(self, obstacles: dict[str, str], *, has_changed_user: bool) -> tuple[Layer, ...]:
         """Return all layers, and whether each withstands."""
         found = {
             "network": not _reaches_network(),
             "files": not any(map(_can_write, self._places)) and not self._can_truncate(),
             "privileges": _has_no_privileges(),
-            "user": os.getresuid() != (self._user,) * 3 and not _can_return(),
+            "user": has_changed_user and not _can_return(),
             "hidden": not any(map(self._can_see, self._hidden)),
             "strangers": not self._can_signal() and not self._can_inspect(),
-            "calls": _status().get("Seccomp") == "2",
+            "calls": not can_call(),
             "limits": resource.getrlimit(resource.RLIMIT_FSIZE)[1] == MAX_FILE_BYTES,
         }
         return tuple(
