@@ -60,12 +60,11 @@ class Canon:
         self._is_static = False
         known = self._bindings.definitions
         self._emit_from(["Model"] if "Model" in known else list(known))
+        self._all([] if "Model" in known else self._bindings.constants.values())
         self.num_model_tokens, num_words = len(self.tokens), len(self.words)
         self._emit_from([name for name in ENTRY_POINTS if name in known])
         self._body(self._bindings.statements)
         del self.words[num_words:]
-
-    # Names ------------------------------------------------------------------------------
 
     def _number(self, kind: str, group: str, name: str) -> str:
         """Return the token of an own name, numbered in order of first mention."""
@@ -107,8 +106,6 @@ class Canon:
         if base is None and node.id in self._bindings.constants:
             base = self._dotted(self._bindings.constants[node.id])
         return ".".join((base, *reversed(names))) if base else None
-
-    # Traversal --------------------------------------------------------------------------
 
     def _emit_from(self, roots: list[str]) -> None:
         for name in roots:
@@ -153,8 +150,6 @@ class Canon:
         self._scopes.append({})
         yield
         self._scopes.pop()
-
-    # Expressions ------------------------------------------------------------------------
 
     def _name(self, node: ast.Name) -> None:
         local = self._local(node.id)
@@ -273,8 +268,6 @@ class Canon:
                 self._visit(loop.target)
                 self._all([f"[{len(loop.ifs)}", *loop.ifs])
             self._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
-
-    # Statements -------------------------------------------------------------------------
 
     def _assign(self, node: ast.Assign) -> None:
         self.tokens.append(f"Assign/{len(node.targets)}")

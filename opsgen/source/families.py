@@ -23,9 +23,9 @@ from opsgen.source.shingles import shingles
 SIMILARITY = 0.9
 """Least Jaccard index of two tasks of a family, whatever their ops. Chains of five ops that
 differ in one lie at some 0.75."""
-SAME_OPS_SIMILARITY = 0.6
+SAME_OPS_SIMILARITY = 0.5
 """The same for tasks that call the same ops in the same order but for identities: a line more
-in a task of two ops already costs a quarter of its shingles."""
+in a task of two ops already costs a third of its shingles."""
 
 
 class Families:

@@ -24,8 +24,9 @@ class Form:
 
     Attributes:
         tokens: The whole source with own names numbered and numbers as they are.
-        model_tokens: `Model` and what it mentions. Numbers and own names are all alike, but an
-            attribute is called by what makes it, so that the names of torch stay in place.
+        model_tokens: `Model` and what it mentions. Numbers, own names and the lengths of bodies
+            are all alike, but an attribute is called by what makes it, so that the names of
+            torch stay in place.
         words: Last components of the names that `Model` calls, in order of evaluation, such as
             `conv2d`, without what leaves its argument as it is.
     """
@@ -86,4 +87,6 @@ def _loose(token: str, makers: dict[str, str]) -> str:
     kind = token[0]
     if kind == "@":
         return f"@{makers[token]}"
-    return kind if kind in "%&#" else token
+    if kind in "%&#{[":
+        return kind
+    return token.partition("/")[0] if token.startswith(("args/", "class/")) else token
