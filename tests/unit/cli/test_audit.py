@@ -45,11 +45,21 @@ CASES = {
 }
 
 
-def audit(path: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "opsgen", "audit", str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+NO_TASKS = ("def (:\n", "import torch\n", TASK.replace("get_init_inputs", "get_init_input"))
+
+
+def audit(path: Path, *options: str) -> str:
+    command = [sys.executable, "-m", "opsgen", "audit", path.name, *options]
+    done = subprocess.run(
+        command, cwd=path.parent, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
+    assert list(path.parent.iterdir()) == [path]  # no run is kept
+    return done.stdout
+
+
+def verdict_on(path: Path, *options: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(audit(path, "--json", *options))["verdict"]
     return told
 
 
@@ -57,6 +67,23 @@ def audit(path: Path) -> dict[str, Any]:
 def test_verdicts_on_foreign_code(body: str, reason: str | None, tmp_path: Path) -> None:
     path = tmp_path / "task.py"
     path.write_text(TASK.replace("{body}", body))
-    verdict = audit(path)["verdict"]
+    verdict = verdict_on(path)
     assert verdict["reason"] == reason, verdict
     assert verdict["status"] == ("rejected" if reason else "admitted")
+
+
+@pytest.mark.parametrize("code", NO_TASKS, ids=range(len(NO_TASKS)))
+def test_what_is_no_task_is_rejected_like_any_other(code: str, tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(code)
+    verdict = verdict_on(path, "--probe-only")
+    assert (verdict["status"], verdict["reason"]) == ("rejected", "self_contained")
+    assert verdict["witness"]
+
+
+def test_a_certificate_of_what_needs_no_device(tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(TASK.replace("{body}", next(iter(CASES))))
+    shown = audit(path, "--probe-only")
+    assert "class Model" in shown
+    assert "passes everything that needs no device" in shown

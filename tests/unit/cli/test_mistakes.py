@@ -73,21 +73,6 @@ def test_no_cuda(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("def (:", ("task.py:1:",)),
-        ("import torch\n", ("Model",)),
-        ("class Model:\n    pass\n\ndef get_inputs():\n    return []\n", ("get_init_inputs",)),
-    ],
-)
-def test_foreign_files(code: str, words: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "task.py").write_text(code)
-    done = run_opsgen("audit", "task.py", folder=tmp_path)
-    assert_mistake(done, "task.py", *words)
-    assert [path.name for path in tmp_path.iterdir()] == ["task.py"]
-
-
 def test_missing_foreign_file(tmp_path: Path) -> None:
     assert_mistake(run_opsgen("audit", "no.py", folder=tmp_path), "no.py")
 
