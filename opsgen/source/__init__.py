@@ -4,11 +4,14 @@
 hash that identify foreign code, `sizes` applies a workload by rewriting the
 module-level integers, `reading` turns files, folders and tables into tasks by
 `rows` and `columns`. All of it works on syntax trees and positions: nothing
-here executes or imports task code, and torch is not needed. Duplicates,
-families and contamination belong here too. Whether a broken rule rejects a task is
-for `admit` to say; a fault is evidence like any other.
+here executes or imports task code, and torch is not needed. `families` groups
+near-duplicates, `contamination` looks a task up in the `fingerprints` of
+benchmarks, with `chance` behind its limits. Whether a broken rule rejects a task
+is for `admit` to say; a fault is evidence like any other.
 """
 
+from opsgen.source.contamination import find_overlap
+from opsgen.source.families import Families
 from opsgen.source.normalise import normalised_source, source_hash
 from opsgen.source.reading import (
     UNKNOWN_LEVEL,
@@ -25,9 +28,11 @@ __all__ = [
     "LEVELS",
     "RULES",
     "UNKNOWN_LEVEL",
+    "Families",
     "Row",
     "assign_sizes",
     "check_source",
+    "find_overlap",
     "foreign_task",
     "normalised_source",
     "read_rows",

@@ -29,5 +29,7 @@ def jaccard(first: Set[int], second: Set[int]) -> float:
 
 def jaccard_bound(first: Collection[int], second: Collection[int]) -> float:
     """Return the most that the Jaccard index of two sets can be, by their sizes alone."""
-    low, high = sorted((len(first), len(second)))
+    low, high = len(first), len(second)
+    if low > high:
+        low, high = high, low
     return low / high if high else 1.0
