@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from opsgen.source.rules.constants import returned_items
-from opsgen.source.rules.scopes import Scope, parameters
+from opsgen.source.rules.placement import Sides
+from opsgen.source.rules.scopes import Scope
 from opsgen.source.rules.task import Breach, Reading, called_name, last_part
 
 _WAITS = frozenset({"cpu", "item", "numpy", "tolist"})
 _CASTS = frozenset({"builtins.bool", "builtins.complex", "builtins.float", "builtins.int"})
-_TO_ONE = frozenset({"all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "sum"})
 _DATA_SHAPED = frozenset({"argwhere", "masked_select", "nonzero", "unique", "unique_consecutive"})
 _MODES = frozenset(
     {"graph_break", "is_compiling", "is_dynamo_compiling", "is_exporting", "is_in_onnx_export"}
@@ -22,13 +22,16 @@ _MODE_PACKAGES = ("torch._dynamo", "torch._inductor", "torch.compiler")
 
 def waits(task: Reading) -> Iterator[Breach]:
     """Values brought to the host inside of `forward`."""
-    inputs = _inputs(task)
+    sides = Sides(task)
+    for node in task.sure(task.call):
+        if isinstance(node, ast.If | ast.IfExp | ast.While) and _asks_data(sides, node.test):
+            yield node.test.lineno, f"if {ast.unparse(node.test)[:80]}"
     for call in task.calls(task.call):
         func = call.func
         path = task.out.path(func)
         is_cast = path in _CASTS and len(call.args) == 1
         is_method = isinstance(func, ast.Attribute) and not path and not task.is_submodule(func)
-        if is_cast and _is_data(task, call.args[0], inputs):
+        if is_cast and sides.is_data(call.args[0]):
             yield call.lineno, ast.unparse(call)[:80]
         elif is_method and called_name(task, call) in _WAITS:
             yield call.lineno, f".{called_name(task, call)}()"
@@ -97,20 +100,13 @@ def _always_raises(scope: Scope) -> bool:
     return bool(scope.body) and isinstance(scope.body[-1], ast.Raise)
 
 
-def _inputs(task: Reading) -> set[str]:
-    """Return the arguments of `forward` that must be given and are never assigned to."""
-    if task.forward is None or not isinstance(task.forward.node, ast.FunctionDef):
-        return set()
-    node = task.forward.node
-    names = [each.arg for each in parameters(node)][1:]
-    names = names[: len(names) - len(node.args.defaults) - len(node.args.kwonlyargs)]
-    return {name for name in names if task.forward.bindings.get(name) == [None]}
-
-
-def _is_data(task: Reading, node: ast.expr, inputs: set[str]) -> bool:
-    """Whether an expression is an input itself or a reduction of one."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in _TO_ONE and _is_data(task, node.func.value, inputs)
-    if not isinstance(node, ast.Name) or node.id not in inputs:
-        return False
-    return task.out.bindings(node.id, task.out.home[node])[0] is task.forward
+def _asks_data(sides: Sides, node: ast.expr) -> bool:
+    """Whether the truth of an expression certainly hangs on the values of a tensor."""
+    if isinstance(node, ast.BoolOp):
+        return _asks_data(sides, node.values[0])
+    if isinstance(node, ast.UnaryOp):
+        return _asks_data(sides, node.operand)
+    if isinstance(node, ast.Compare):
+        is_test = any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+        return not is_test and any(map(sides.is_data, [node.left, *node.comparators]))
+    return sides.is_data(node)

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from opsgen.source.rules.constants import argument_of, constant
-from opsgen.source.rules.scopes import Class, Scope, parameters
+from opsgen.source.rules.scopes import Binding, Class, Scope, parameters
 from opsgen.source.rules.task import Breach, Reading, last_part
 
 _SIZED = frozenset(
@@ -34,6 +34,7 @@ _NO_TENSOR = frozenset(
     | {"is_floating_point", "item", "max", "mean", "median", "min", "ndimension", "norm", "numel"}
     | {"prod", "size", "std", "storage_offset", "stride", "sum", "tolist", "var"}
 )
+_TO_ONE = frozenset({"all", "any", "argmax", "argmin", "max", "mean", "min", "norm", "prod", "sum"})
 _TENSOR_VIEWS = frozenset({"H", "T", "data", "imag", "mH", "mT", "real"})
 # What takes lengths or places on the host by contract, or makes a tensor of its own device.
 _HOST_ARGUMENTS = frozenset(
@@ -44,7 +45,7 @@ _MAX_DEPTH = 10
 
 def host_tensors(task: Reading) -> Iterator[Breach]:
     """Tensors made on the host that meet an input or parameter, or are returned."""
-    sides = _Sides(task)
+    sides = Sides(task)
     for node in task.sure(task.call):
         if isinstance(node, ast.Return):
             is_answer = task.out.home[node] is task.forward
@@ -58,12 +59,14 @@ def host_tensors(task: Reading) -> Iterator[Breach]:
                 yield getattr(node, "lineno", 1), sides.factory(each)
 
 
-class _Sides:
-    """Which expressions certainly lie on the host or on the device."""
+class Sides:
+    """Which expressions certainly are tensors, on the host or on the device."""
 
     def __init__(self, task: Reading) -> None:
         self._task = task
         self._out = task.out
+        self._open: set[tuple[Scope, str, bool]] = set()
+        self._known: dict[tuple[Scope, str, bool], bool] = {}
 
     def operands(self, node: ast.AST) -> list[ast.expr]:
         """Return the expressions that have to lie on one device; none if `node` asks nothing."""
@@ -115,15 +118,7 @@ class _Sides:
         if depth > _MAX_DEPTH or node not in self._out.home:
             return False
         if isinstance(node, ast.Name):
-            scope, found = self._out.bindings(node.id, self._out.home[node])
-            is_local = scope is not None and scope is not self._out.module
-            return (
-                is_local
-                and bool(found)
-                and all(
-                    isinstance(each, ast.expr) and self.is_host(each, depth + 1) for each in found
-                )
-            )
+            return self._all_bindings(node, depth, is_host=True)
         if isinstance(node, ast.Subscript):
             return _keeps_axes(node.slice) and self.is_host(node.value, depth + 1)
         if isinstance(node, ast.Attribute):
@@ -140,7 +135,7 @@ class _Sides:
         if depth > _MAX_DEPTH or node not in self._out.home:
             return False
         if isinstance(node, ast.Name):
-            return self._is_device_name(node, depth)
+            return self._all_bindings(node, depth, is_host=False)
         if isinstance(node, ast.Subscript):
             return self.is_device(node.value, depth + 1)
         if isinstance(node, ast.Attribute):
@@ -150,6 +145,16 @@ class _Sides:
         if isinstance(node, ast.Call):
             return self._is_device_call(node, depth)
         return any(self.is_device(each, depth + 1) for each in _parts(node))
+
+    def is_data(self, node: ast.expr) -> bool:
+        """Return whether an expression certainly is a tensor of the device or one value of it."""
+        if isinstance(node, ast.Call):
+            path = self._out.path(node.func)
+            if path.startswith("torch.") and last_part(path) in _TO_ONE:
+                return bool(node.args) and self.is_device(node.args[0])
+            if isinstance(node.func, ast.Attribute) and not path and node.func.attr in _TO_ONE:
+                return self.is_device(node.func.value)
+        return self.is_device(node)
 
     def _is_host_call(self, node: ast.Call, depth: int) -> bool:
         if self._is_factory(node):
@@ -197,17 +202,32 @@ class _Sides:
             or _is_extent(first)
         )
 
-    def _is_device_name(self, node: ast.Name, depth: int) -> bool:
+    def _all_bindings(self, node: ast.Name, depth: int, *, is_host: bool) -> bool:
+        """Whether a name is bound to nothing but tensors of one side.
+
+        While a name is looked at, it is taken to be one: `y = y + 1` says nothing against it.
+        """
         scope, found = self._out.bindings(node.id, self._out.home[node])
-        if scope is None or not found:
+        if scope is None or scope is self._out.module:
             return False
-        is_input = scope is self._task.forward and node.id in _inputs(scope)
-        return all(
-            is_input
-            if each is None
-            else isinstance(each, ast.expr) and self.is_device(each, depth + 1)
-            for each in found
-        )
+        key = (scope, node.id, is_host)
+        if key not in self._known:
+            if key in self._open:
+                return True
+            self._open.add(key)
+            answer = all(self._is_side(each, scope, node.id, depth, is_host) for each in found)
+            self._open.remove(key)
+            if answer and self._open:
+                return True  # perhaps only because another name was taken for granted
+            self._known[key] = answer
+        return self._known[key]
+
+    def _is_side(self, value: Binding, scope: Scope, name: str, depth: int, is_host: bool) -> bool:
+        if value is None:
+            return not is_host and scope is self._task.forward and name in _inputs(scope)
+        if not isinstance(value, ast.expr):
+            return False
+        return (self.is_host if is_host else self.is_device)(value, depth + 1)
 
     def _is_device_call(self, node: ast.Call, depth: int) -> bool:
         path = self._out.path(node.func)

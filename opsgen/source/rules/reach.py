@@ -64,14 +64,22 @@ class Reach:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found = self._out.definition(node)
             if isinstance(found, ast.ClassDef):
-                cls = self._out.class_of[found]
-                self._add_methods(cls, ("__init__",), in_call=in_call)
-                if in_call:
-                    self._add_methods(cls, _RUN, in_call=True)
+                self._class(node, self._out.class_of[found], in_call)
             elif found is not None:
                 self._add(self._out.scope_of[found], in_call)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             self._attribute(node, scope, in_call)
+
+    def _class(self, node: ast.Name, cls: Class, in_call: bool) -> None:
+        """Take in what naming a class runs; `super(Model, self)` and `isinstance` run nothing."""
+        above = self._out.parents.get(node)
+        if not in_call:
+            self._add_methods(cls, ("__init__",), in_call=False)
+        elif isinstance(above, ast.Call) and above.func is node:
+            self._add_methods(cls, ("__init__", *_RUN), in_call=True)
+        elif isinstance(above, ast.Attribute):
+            name = "forward" if above.attr == "apply" else above.attr
+            self._add_methods(cls, (name,), in_call=True)
 
     def _attribute(self, node: ast.Attribute, scope: Scope, in_call: bool) -> None:
         if scope.owner is None:
