@@ -7,7 +7,8 @@ seeds; `running` turns what task code raises into a record; `work`, `twins` and
 fixes what "equal within tolerance" means, `tolerances` measures what to ask,
 `answers` and `effects` show whether the work and each part of it matter,
 `checks` settle repeatability, purity and modes; `recording` sees what a task
-calls and `spellings` whether that is what it declares. Everything returns evidence.
+calls and `spellings` whether that is what it declares; `tracing` follows its values through
+core-ATen ops, so that one computation has one hash. Everything returns evidence.
 Refused here: verdicts, timing, and any tensor left behind on a device.
 """
 
@@ -43,6 +44,7 @@ from opsgen.verify.leaves import (
     tensors_of,
     validate_inputs,
 )
+from opsgen.verify.naming import alias_of, canonical_call
 from opsgen.verify.recording import Call, Recording, record_calls
 from opsgen.verify.reference import Reference, task_module, widen, working_eps
 from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
@@ -51,6 +53,7 @@ from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
 from opsgen.verify.state import State, redraw
 from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
+from opsgen.verify.tracing import trace_call, trace_code
 from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size
 from opsgen.verify.work import Outline, outline
 
@@ -68,6 +71,8 @@ __all__ = [
     "TaskCodeError",
     "Trials",
     "Twin",
+    "alias_of",
+    "canonical_call",
     "check_mode",
     "check_ops",
     "check_repeatable",
@@ -107,6 +112,8 @@ __all__ = [
     "task_module",
     "tensors_of",
     "tolerance_of",
+    "trace_call",
+    "trace_code",
     "validate_draws",
     "validate_inputs",
     "validate_outputs",
