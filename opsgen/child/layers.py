@@ -85,7 +85,7 @@ _KINDS = {
     ),
     "limits": _Kind(
         False,
-        "Open files, sizes of files and core dumps are limited.",
+        "Open files and sizes of files are limited, no core is dumped.",
         "Nothing limits how many and how large the files of tasks are.",
     ),
 }

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opsgen.admit import Case, Change, Funnel
+from opsgen.child import Layer
 from opsgen.ops import Op
 from opsgen.records import Environment, MeasureEvidence, PlanLine, Record, Status, Verdict
 from opsgen.sampler import Composite, draw_text
@@ -209,6 +210,25 @@ def environment_table(environment: Environment) -> Table:
         table.add_row(Text("lacking", "red"), Text(problem, "red"))
     if not environment.problems:
         table.add_row(Text("ready", "green"), f"can measure on {environment.device}")
+    return table
+
+
+def layers_table(layers: Sequence[Layer]) -> Table:
+    """Return what keeps foreign code in on this machine, and what a missing layer means."""
+    table = Table(title="Sandbox for foreign code", title_justify="left", box=None, pad_edge=False)
+    for heading in ("layer", "holds", ""):
+        table.add_column(heading)
+    for layer in layers:
+        if layer.holds:
+            state = Text("yes", "green")
+        else:
+            state = Text("no, required" if layer.is_required else "no", "red")
+        why = f" ({layer.obstacle})" if layer.obstacle else ""
+        table.add_row(layer.name, state, f"{layer.meaning}{why}")
+    missing = [layer.name for layer in layers if layer.is_required and not layer.holds]
+    if missing:
+        verdict = f"Foreign code is refused for want of: {', '.join(missing)}."
+        table.add_row("", Text("refused", "red"), f"{verdict} --allow-unsandboxed runs it anyway.")
     return table
 
 

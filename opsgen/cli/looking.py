@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from opsgen.admit import admit_all
+from opsgen.child import Layer, describe_layers
 from opsgen.cli.display import (
     CatalogueCounts,
     certificate,
@@ -16,10 +17,11 @@ from opsgen.cli.display import (
     console,
     counts_table,
     environment_table,
+    layers_table,
     ops_table,
 )
 from opsgen.cli.options import DEFAULT_RUNS, AsJson, OpsFile, Runs
-from opsgen.errors import UsageError
+from opsgen.errors import MeasureError, UsageError
 from opsgen.fleet import Fleet
 from opsgen.ops import BLOCK_OPS, CATALOGUE, Op
 from opsgen.ops.counting import (
@@ -168,7 +170,7 @@ def catalogue_counts(ops: dict[str, Op], *, is_whole: bool) -> CatalogueCounts:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine can do."""
+    """Say what this machine can do, and how well it can shut foreign code in."""
     found: list[Environment] = []
     problems: list[str] = []
     for device in ("cpu", "cuda"):
@@ -179,12 +181,21 @@ def doctor(as_json: AsJson = False) -> None:
                 found.append(environment)
         except UsageError as error:
             problems.append(str(error))
+    layers: tuple[Layer, ...] = ()
+    try:
+        layers = describe_layers(found[-1].device if found else "cpu")
+    except MeasureError as error:
+        problems.append(str(error))
     if as_json:
-        print(encode_line({"devices": found, "problems": problems}).decode())
+        told = {"devices": found, "sandbox": layers, "problems": problems}
+        print(encode_line(told).decode())
         return
     out = console()
     for environment in found:
         out.print(environment_table(environment))
+        out.print()
+    if layers:
+        out.print(layers_table(layers))
         out.print()
     for problem in problems:
         out.print(problem)

@@ -13,6 +13,7 @@ import os
 import signal
 import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ Behaviour = Callable[[JobContext, str], dict[str, float] | None]
 
 _FOREVER_S = 3600
 _MAX_DESCRIPTOR = 1024
+_MANY_LEVELS = 1100
+_SLEEPER = f"import time; time.sleep({_FOREVER_S})"
 _NOISE_LINE = b"noise " * 170 + b"\n"
 
 
@@ -258,6 +261,36 @@ def _bomb(context: JobContext, generations: str) -> None:
     time.sleep(_FOREVER_S)
 
 
+def _vanish(context: JobContext, argument: str) -> None:
+    """Leave a helper behind that cleared its environment, in a session of its own, and die."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve(sys.executable, [sys.executable, "-c", _SLEEPER], {})
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+
+
+def _litter(context: JobContext, link_to: str) -> None:
+    """Leave what is hard to remove: closed folders, a deep one, links and a pipe."""
+    context.stage("litter")
+    closed = Path(tempfile.mkdtemp())
+    (closed / "inner").mkdir()
+    (closed / "inner" / "file").touch()
+    (closed / "link").symlink_to(link_to)
+    os.mkfifo(closed / "pipe")
+    (closed / "inner").chmod(0)
+    deep = tempfile.mkdtemp()
+    closed.chmod(0)
+    here = Path.cwd()
+    os.chdir(deep)
+    for _ in range(_MANY_LEVELS):
+        Path("down").mkdir()
+        os.chdir("down")
+    os.chdir(here)
+
+
 def _linger() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
@@ -318,6 +351,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "late_exit": _late_exit,
     "orphan": _orphan,
     "escape": _escape,
+    "vanish": _vanish,
+    "litter": _litter,
     "helpers": _helpers,
     "bomb": _bomb,
     "spike": _spike,
