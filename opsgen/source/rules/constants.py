@@ -101,7 +101,8 @@ def _named(out: Outline, node: ast.Name, depth: int) -> Any:
     if isinstance(found[0], ast.expr):
         return constant(out, found[0], depth + 1)
     model = out.find_class("Model")
-    if found[0] is None and model is not None and scope is out.method(model, "__init__"):
+    is_argument = isinstance(found[0], ast.arg)
+    if is_argument and model is not None and scope is out.method(model, "__init__"):
         return _argument(out, model, node.id, depth)
     return UNKNOWN
 

@@ -223,7 +223,9 @@ class Sides:
         return self._known[key]
 
     def _is_side(self, value: Binding, scope: Scope, name: str, depth: int, is_host: bool) -> bool:
-        if value is None:
+        if isinstance(value, ast.AugAssign):
+            return True  # it keeps the side that it has
+        if isinstance(value, ast.arg):
             return not is_host and scope is self._task.forward and name in _inputs(scope)
         if not isinstance(value, ast.expr):
             return False

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Definition = FunctionNode | ast.ClassDef
-Binding = str | ast.expr | ast.stmt | None
-"""An imported path, the bound expression, a definition, or what nobody can follow."""
+Binding = str | ast.expr | ast.stmt | ast.arg | None
+"""An imported path, the bound expression, a definition or `+=`, a parameter, or None: what
+nobody can follow, such as the target of a loop."""
 
 
 @dataclass(slots=True, eq=False)

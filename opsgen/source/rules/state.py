@@ -182,7 +182,8 @@ def _is_shared(task: Reading, scope: Scope, node: ast.Name) -> bool:
     home, found = task.out.bindings(node.id, task.out.home[node])
     if home is task.out.module:
         return len(found) == 1 and _is_container(task, found[0])
-    if home is not scope or found != [None] or isinstance(scope.node, ast.Module | ast.ClassDef):
+    is_argument = home is scope and len(found) == 1 and isinstance(found[0], ast.arg)
+    if not is_argument:
         return False
     assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     arguments = scope.node.args

@@ -103,10 +103,9 @@ def _is_module(task: Reading, cls: Class) -> bool:
 
 def _inherits(task: Reading, cls: Class, name: str) -> bool:
     """Whether a class above has a method: one of the task's, or one of torch's own."""
-    if name in cls.methods:
-        return not isinstance(cls.methods[name].node, ast.AsyncFunctionDef)
-    if task.out.method(cls, name) is not None:
-        return True
+    method = task.out.method(cls, name)
+    if method is not None:
+        return isinstance(method.node, ast.FunctionDef)
     bases = [task.out.path(base) for each in task.out.lineage(cls) for base in each.node.bases]
     return any(path.startswith("torch.nn.") and not path.endswith("Module") for path in bases)
 

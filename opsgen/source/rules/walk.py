@@ -57,6 +57,7 @@ class _Reader:
             ast.Assign: self.assignment,
             ast.AnnAssign: self.assignment,
             ast.NamedExpr: self.assignment,
+            ast.AugAssign: self.augmented,
             ast.Name: self.name,
             ast.Attribute: self.attribute,
             ast.Constant: self.constant,
@@ -121,7 +122,7 @@ class _Reader:
         self.one(node.args, node, scope, sure)
         rest = [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
         for argument in [*parameters(node), *rest]:
-            inner.bindings[argument.arg] = [None]
+            inner.bindings[argument.arg] = [argument]
         if isinstance(scope.node, ast.ClassDef) and not isinstance(node, ast.Lambda):
             assert scope.owner is not None
             scope.owner.methods[node.name] = inner
@@ -207,6 +208,16 @@ class _Reader:
                 self.bind(target.id, node.value, scope)
             else:
                 self.one(target, node, scope, sure)
+
+    def augmented(self, node: ast.AugAssign, scope: Scope, sure: bool) -> None:
+        self.one(node.value, node, scope, sure)
+        if isinstance(node.target, ast.Name):
+            self.out.parents[node.target] = node
+            self.out.home[node.target] = scope
+            scope.nodes.append(node.target)
+            self.bind(node.target.id, node, scope)
+        else:
+            self.one(node.target, node, scope, sure)
 
     def name(self, node: ast.Name, scope: Scope, sure: bool) -> None:
         if not isinstance(node.ctx, ast.Load):
