@@ -11,19 +11,21 @@ from opsgen.ops.user import load_inherited_ops
 from opsgen.records import Effect, ProbeEvidence, ProbeRequest, Tolerance
 from opsgen.render import render_tapped
 from opsgen.source import assign_sizes, check_source
+from opsgen.source.contamination import find_overlap
 from opsgen.verify import (
     NUM_REPEATS,
     CallWatch,
     Inputs,
     Leaves,
     Reference,
+    Rehearsal,
     TaskCodeError,
     Twin,
     check_mode,
-    check_ops,
     check_repeatable,
     check_stable_inputs,
     derive_seed,
+    describe_calls,
     describe_sharing,
     find_twins,
     full_size,
@@ -31,7 +33,7 @@ from opsgen.verify import (
     judge_answers,
     lazy_answers,
     node_effects,
-    outline,
+    rehearse,
     run_trials,
     state_effects,
     task_fault,
@@ -72,21 +74,33 @@ def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
         if task.graph is None:
             _look_at_foreign(request, context, seen)
         else:
+            load_inherited_ops()
             with task_module(task.code) as module:
-                found = outline(module, count_flops=False)
-            seen["observed"] = found.outputs if found else ()
-            if seen["observed"]:
-                load_inherited_ops()
-                seen["ops_difference"] = check_ops(task)
+                found = rehearse(module, count_flops=False)
+            _note(request, found, seen)
             _look(request, assign_sizes(task.code, task.workloads[-1].sizes), seen)
     except TaskCodeError as error:
         seen["failure"] = error.failure
     return ProbeEvidence(**seen)
 
 
+def _note(request: ProbeRequest, found: Rehearsal | None, seen: dict[str, Any]) -> None:
+    """Keep what `meta` showed of the default workload."""
+    if found is not None and found.outline is not None:
+        seen["observed"] = found.outline.outputs
+        seen["peak_bytes"] = found.outline.peak_bytes
+        seen["largest_elements"] = found.outline.largest_elements
+        seen["kept_fraction"] = found.outline.kept_fraction
+    if found is not None and found.recording is not None:
+        seen["trace"] = found.trace
+        seen["ops_difference"] = describe_calls(request.task, found.recording)
+    trace = seen.get("trace")
+    seen["overlap"] = find_overlap(request.task.code, trace, request.benchmarks)
+
+
 def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str, Any]) -> None:
     full = full_size(request.task.code)
-    seen["observed"] = full.outline.outputs if full.outline else ()
+    _note(request, full.rehearsal, seen)
     if full.fits(*_TINY):
         _look(request, full.code, seen)
         return

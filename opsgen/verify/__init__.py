@@ -55,7 +55,7 @@ from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
 from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size
-from opsgen.verify.work import Outline, outline
+from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
 
 __all__ = [
     "NUM_REPEATS",
@@ -67,6 +67,7 @@ __all__ = [
     "Outline",
     "Recording",
     "Reference",
+    "Rehearsal",
     "State",
     "TaskCodeError",
     "Trials",
@@ -100,6 +101,7 @@ __all__ = [
     "output_leaves",
     "record_calls",
     "redraw",
+    "rehearse",
     "run_trials",
     "scaled_error",
     "seeded",

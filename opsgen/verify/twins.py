@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from opsgen.source import LEVELS, assign_sizes, read_sizes, smaller_sizes
 from opsgen.verify.reference import task_module
 from opsgen.verify.running import TaskCodeError
-from opsgen.verify.work import Outline, outline
+from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
 
 # Where float64 is affordable, in bytes and floating-point operations of one call.
 _DOUBLE = {"cpu": (64 * 2**20, 4 * 10**9), "cuda": (2 * 2**30, 10**12)}
@@ -27,11 +27,13 @@ class Twin:
         level: What its sizes were cut to; 0 for the full size.
         code: The code with these sizes.
         outline: Its work; None where `meta` cannot build it.
+        rehearsal: All that `meta` shows; of the full size only.
     """
 
     level: int
     code: str
     outline: Outline | None
+    rehearsal: Rehearsal | None = None
 
     def fits(self, max_bytes: float, max_flops: float) -> bool:
         """Whether it is affordable; at the full size only when its work is known."""
@@ -47,7 +49,8 @@ def full_size(code: str) -> Twin:
         TaskCodeError: It is wrong on any device.
     """
     with task_module(code) as module:
-        return Twin(0, code, outline(module, count_flops=True))
+        found = rehearse(module, count_flops=True)
+    return Twin(0, code, found.outline, found)
 
 
 def find_twins(code: str) -> Iterator[Twin]:

@@ -1,17 +1,24 @@
-"""How much work foreign code is, found on `meta` before anything large is allocated."""
+"""How much work a task is, found on `meta` before anything large is allocated."""
 
 from __future__ import annotations
 
 import contextlib
 import types
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from opsgen.records import TensorSpec
-from opsgen.verify.leaves import Leaves, specs_of, tensors_of
+from opsgen.records import TensorSpec, Trace
+from opsgen.verify.leaves import Inputs, Leaves, specs_of, tensors_of
+from opsgen.verify.recording import Recording, record_calls
 from opsgen.verify.reference import Reference
-from opsgen.verify.running import TaskCodeError
+from opsgen.verify.running import TaskCodeError, task_code, task_fault
+from opsgen.verify.tracing import trace_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,11 @@ class Outline:
         flops: Floating-point operations of matrix products, convolutions and attention;
             None unless counted.
         num_parts: Inputs, parameters and buffers.
+        peak_bytes: Most that inputs, state and results hold together during the call; None
+            where `meta` cannot run it.
+        largest_elements: Elements of the largest tensor; None likewise.
+        kept_fraction: Elements of the outputs over those of the largest result of an op, at
+            most 1; None likewise.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -32,10 +44,28 @@ class Outline:
     size_bytes: int
     flops: int | None
     num_parts: int
+    peak_bytes: int | None = None
+    largest_elements: int | None = None
+    kept_fraction: float | None = None
 
     def fits(self, max_bytes: float, max_flops: float) -> bool:
         """Whether the work is below both bounds; work that `meta` cannot run counts by bytes."""
         return self.size_bytes <= max_bytes and (self.flops or 0) <= max_flops
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A run on `meta`, seen from all sides.
+
+    Attributes:
+        outline: How much work it is; None where `meta` cannot build the task.
+        trace: What runs; None where `meta` cannot run it.
+        recording: What was called; None likewise.
+    """
+
+    outline: Outline | None
+    trace: Trace | None = None
+    recording: Recording | None = None
 
 
 def outline(module: types.ModuleType, *, count_flops: bool) -> Outline | None:
@@ -44,30 +74,112 @@ def outline(module: types.ModuleType, *, count_flops: bool) -> Outline | None:
     Raises:
         TaskCodeError: The code is wrong on any device, such as by its shapes.
     """
+    built = _build(module)
+    return None if built is None else _run(*built, count_flops=count_flops)
+
+
+def rehearse(module: types.ModuleType, *, count_flops: bool) -> Rehearsal:
+    """Run the task on `meta` twice: once for its work, once for what it calls and computes.
+
+    Raises:
+        TaskCodeError: The code is wrong on any device, such as by its shapes, or no kernel
+            would run.
+    """
+    built = _build(module)
+    if built is None:
+        return Rehearsal(None)
+    reference, inputs = built
+    found = _run(reference, inputs, count_flops=count_flops)
+    if not found.outputs:
+        return Rehearsal(found)
+    trace: Trace | None = None
+    try:
+        with task_code("meta"):
+            trace, recording = trace_call(reference.model, inputs)
+    except TaskCodeError:  # taken apart it does not run there
+        with task_code("meta"):
+            recording = record_calls(reference.model, inputs)
+    return Rehearsal(found, trace, recording)
+
+
+def _build(module: types.ModuleType) -> tuple[Reference, Inputs] | None:
     try:
         reference = Reference.build(module, "meta", 0)
         reference.stage = "meta"
-        inputs = reference.draw(0)
+        return reference, reference.draw(0)
     except TaskCodeError as error:
         if _is_limit_of_meta(error):
             return None
         raise
+
+
+def _run(reference: Reference, inputs: Inputs, *, count_flops: bool) -> Outline:
     counter = FlopCounterMode(display=False)
+    given = (*tensors_of(inputs), *reference.state.tensors)
+    ledger = _Ledger(given)
     outputs: Leaves = ()
     try:
-        with counter if count_flops else contextlib.nullcontext():
+        with counter if count_flops else contextlib.nullcontext(), ledger:
             outputs = reference.run(inputs)
     except TaskCodeError as error:
         if not _is_limit_of_meta(error):
             raise
-    tensors = (*tensors_of(inputs), *reference.state.tensors, *outputs)
+    if outputs and not ledger.num_kernels:
+        raise task_fault("executes", "nothing is computed: no kernel would run", reference.stage)
+    num_kept = sum(leaf.numel() for leaf in outputs)
     return Outline(
         inputs=specs_of(tensors_of(inputs)),
         outputs=specs_of(outputs),
-        size_bytes=sum(tensor.nbytes for tensor in tensors),
+        size_bytes=sum(tensor.nbytes for tensor in (*given, *outputs)),
         flops=counter.get_total_flops() if count_flops and outputs else None,
-        num_parts=len(tensors) - len(outputs),
+        num_parts=len(given),
+        peak_bytes=ledger.peak_bytes if outputs else None,
+        largest_elements=ledger.largest_elements if outputs else None,
+        kept_fraction=min(1.0, num_kept / max(1, ledger.largest_result)) if outputs else None,
     )
+
+
+class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps account of the memory of living tensors, as an allocator without reserve would."""
+
+    def __init__(self, given: Iterable[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._bytes: dict[int, int] = {}
+        self._now = 0
+        self.peak_bytes = 0
+        self.largest_elements = 0
+        self.largest_result = 0
+        self.num_kernels = 0
+        for tensor in given:
+            self._book(tensor)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run the op and book its results."""
+        result = func(*args, **(kwargs or {}))
+        if func.is_view:
+            return result
+        leaves = tensors_of(result)
+        if leaves and (tensors_of(args) or func._schema.is_mutable):
+            self.num_kernels += 1
+        for leaf in leaves:
+            self._book(leaf)
+            self.largest_result = max(self.largest_result, leaf.numel())
+        return result
+
+    def _book(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        self.largest_elements = max(self.largest_elements, tensor.numel())
+        if key not in self._bytes:
+            self._bytes[key] = storage.nbytes()
+            self._now += self._bytes[key]
+            self.peak_bytes = max(self.peak_bytes, self._now)
+            weakref.finalize(storage, self._free, key)
+
+    def _free(self, key: int) -> None:
+        self._now -= self._bytes.pop(key)
 
 
 def _is_limit_of_meta(error: TaskCodeError) -> bool:
