@@ -135,6 +135,7 @@ def test_a_helper_without_an_environment_is_found(child: Child) -> None:
     assert alive_as(user) == []
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("is_shut", [False, True])
 def test_litter_is_removed(tmp_path: Path, is_shut: bool) -> None:
     precious = tmp_path / "precious"
