@@ -1,24 +1,24 @@
-"""Reading a release back, for `opsgen show` and for people in notebooks."""
+"""Reading a release back, for `opsgen show` and for people in notebooks.
+
+polars comes with the first release that is read: a GPU host, which writes tables only, does
+without.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-import polars as pl
 
 from opsgen.errors import UsageError
 from opsgen.release.columns import describe_columns
 from opsgen.release.manifest import Manifest, read_manifest
 from opsgen.release.rows import CONFIGS, MeasurementRow, RejectedRow, TaskRow
 
-_TYPES: dict[str, pl.DataType] = {
-    "string": pl.String(),
-    "int64": pl.Int64(),
-    "float64": pl.Float64(),
-    "bool": pl.Boolean(),
-}
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class Release:
 
     def find_tasks(self, prefix: str) -> list[TaskRow]:
         """Return the released tasks whose task_id starts with `prefix`."""
-        found = self.tasks.filter(pl.col("task_id").str.starts_with(prefix))
+        found = self.tasks.filter(self.tasks["task_id"].str.starts_with(prefix))
         return msgspec.convert(found.drop("split").to_dicts(), list[TaskRow])
 
     def find_measurements(self, task_id: str) -> list[MeasurementRow]:
         """Return all baselines of one task."""
-        found = self.measurements.filter(pl.col("task_id") == task_id)
+        found = self.measurements.filter(task_id=task_id)
         return msgspec.convert(found.drop("split").to_dicts(), list[MeasurementRow])
 
     def find_rejected(self, prefix: str) -> list[RejectedRow]:
         """Return the lines that were not admitted whose task_id starts with `prefix`."""
-        found = self.rejected.filter(pl.col("task_id").str.starts_with(prefix))
+        found = self.rejected.filter(self.rejected["task_id"].str.starts_with(prefix))
         return msgspec.convert(found.drop("split").to_dicts(), list[RejectedRow])
 
 
@@ -77,6 +77,8 @@ def load_release(folder: Path) -> Release:
 
 
 def _read_config(folder: Path, manifest: Manifest, config: str) -> pl.DataFrame:
+    import polars as pl
+
     frames = [
         pl.read_parquet(folder / entry.path).select(pl.lit(entry.split).alias("split"), pl.all())
         for entry in manifest.files
@@ -86,8 +88,16 @@ def _read_config(folder: Path, manifest: Manifest, config: str) -> pl.DataFrame:
 
 
 def _empty_frame(config: str) -> pl.DataFrame:
+    import polars as pl
+
+    types = {
+        "string": pl.String(),
+        "int64": pl.Int64(),
+        "float64": pl.Float64(),
+        "bool": pl.Boolean(),
+    }
     schema: dict[str, pl.DataType] = {"split": pl.String()}
     for column in describe_columns(CONFIGS[config]):
-        value = _TYPES[column.type]
+        value = types[column.type]
         schema[column.name] = pl.List(value) if column.is_list else value
     return pl.DataFrame(schema=schema)

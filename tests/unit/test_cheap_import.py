@@ -32,3 +32,12 @@ def test_sampling_and_rendering_need_no_torch() -> None:
 
 def test_the_fleet_loads_no_torch() -> None:
     assert "torch" not in _loaded_by("import opsgen.fleet")
+
+
+def test_a_gpu_host_needs_neither_polars_nor_datasets() -> None:
+    statement = (
+        "import sys; sys.modules['polars'] = sys.modules['datasets'] = None\n"
+        "import opsgen.cli, opsgen.run.auditing, opsgen.jobs.probe, opsgen.jobs.measure\n"
+        "del sys.modules['polars'], sys.modules['datasets']"
+    )
+    assert "polars" not in _loaded_by(statement)
