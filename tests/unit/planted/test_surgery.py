@@ -73,20 +73,24 @@ RETURNED = {
 
 @settings(max_examples=8)
 @given(line=st.integers(0, 400), name=st.sampled_from(sorted(RETURNED)))
-def test_sampled_tasks_are_no_exception(look, shipped, line, name):
-    hold_sampled(look, sampled(shipped, line), name)
+def test_sampled_tasks_are_no_exception(look, plan, line, name):
+    hold_sampled(look, sampled(plan, line), name)
 
 
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(line=st.integers(0, 4000), name=st.sampled_from(sorted(RETURNED)))
-def test_many_sampled_tasks(look, shipped, line, name):
-    hold_sampled(look, sampled(shipped, line), name)
+def test_many_sampled_tasks(look, plan, line, name):
+    hold_sampled(look, sampled(plan, line), name)
 
 
-def sampled(shipped, line: int) -> Task | None:
-    recipe = shipped("quickstart", "torch#2")
-    made = Plan(recipe.seed, recipe.sample).line("torch#2", line)
+@pytest.fixture(scope="module")
+def plan(recipe) -> Plan:
+    return Plan(recipe.seed, recipe.sample)
+
+
+def sampled(plan: Plan, line: int) -> Task | None:
+    made = plan.line("torch#2", line)
     return render_task(made) if made.sampled else None
 
 
