@@ -60,6 +60,7 @@ def _has_same_trace(row: Fingerprint, trace: Trace) -> bool:
 def _has_same_calls(row: Fingerprint, trace: Trace) -> bool:
     return (
         row.trace_hash is not None
+        and _CONTAINER not in trace.calls  # which does not say what runs
         and row.calls == trace.calls
         and row.signature == trace.signature
         and _has_fitting_size(row, trace)
