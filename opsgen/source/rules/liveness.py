@@ -147,7 +147,7 @@ def _is_part(task: Reading, value: ast.expr | None) -> bool:
     path = task.out.path(value.func)
     if path.startswith("torch.nn."):
         is_class = path.count(".") == 2 and last_part(path)[0].isupper()
-        return is_class or path == "torch.nn.parameter.Parameter"
+        return (is_class and path != "torch.nn.Buffer") or path == "torch.nn.parameter.Parameter"
     found = task.out.definition(value.func)
     return isinstance(found, ast.ClassDef) and _derives_from_module_only(
         task, task.out.class_of[found]

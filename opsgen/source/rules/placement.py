@@ -257,11 +257,16 @@ class Sides:
 
 
 def _inputs(scope: Scope) -> set[str]:
-    """Return the parameters of `forward` that a caller must give."""
+    """Return the parameters of `forward` that a caller must give and that may be tensors."""
     node = scope.node
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    names = [each.arg for each in parameters(node)][1:]
-    return set(names[: len(names) - len(node.args.defaults) - len(node.args.kwonlyargs)])
+    given = parameters(node)[1:]
+    given = given[: len(given) - len(node.args.defaults) - len(node.args.kwonlyargs)]
+    return {
+        each.arg
+        for each in given
+        if each.annotation is None or "Tensor" in ast.unparse(each.annotation)
+    }
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
