@@ -6,8 +6,16 @@ from honest_tasks import ATTENTION, CONV_BLOCK, GATED_PAIR, PLAIN_CHAIN, PROJECT
 from planting import Pattern, swapped
 
 
-def _dead(number: int, name: str, good: str, *swaps: tuple[str, str], witness: str = "") -> Pattern:
-    return Pattern(number, name, "live", swapped(good, *swaps), good, witness=witness)
+def _dead(
+    number: int,
+    name: str,
+    good: str,
+    *swaps: tuple[str, str],
+    witness: str = "",
+    earlier: tuple[str, ...] = (),
+) -> Pattern:
+    bad = swapped(good, *swaps)
+    return Pattern(number, name, "live", bad, good, witness=witness, earlier=earlier)
 
 
 # 3: nothing reads the weights. 4: what is computed is thrown away or overwritten.
@@ -142,6 +150,7 @@ ARGUMENTS = (
         _CROSS,
         ("dim=1)\n        return", "dim=-1)\n        return"),
         witness="query",
+        earlier=("nontrivial",),
     ),
     _dead(
         52,

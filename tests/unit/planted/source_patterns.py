@@ -271,6 +271,13 @@ FORM = (
     ),
     _own(
         48,
+        "notes-beside-a-size",
+        PROJECTION,
+        ("batch_size = 128\n", "batch_size = 128  # increased from 16 to keep the GPU busy\n"),
+        witness="increased",
+    ),
+    _own(
+        48,
         "sentence-before-the-code",
         PLAIN_CHAIN,
         (
