@@ -8,19 +8,27 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from opsgen.run.summary import AuditSummary
+from opsgen.run.summary import AuditSummary, Shown
 
 _WITNESS_LENGTH = 300
 
 
-def audit_report(summary: AuditSummary, *, probe_only: bool) -> Iterator[RenderableType]:
-    """Yield the parts of an audit's report, from the funnel to one line of words."""
+def audit_report(
+    summary: AuditSummary, label: str, *, probe_only: bool
+) -> Iterator[RenderableType]:
+    """Yield the parts of an audit's report, from the funnel to one line of words.
+
+    Args:
+        summary: What is reported.
+        label: The source as it was given; origins are shown as seen from it.
+        probe_only: Nothing was to be measured.
+    """
     yield audit_funnel(summary)
     if len(summary.sources) > 1:
         yield sources_table(summary)
     if summary.reasons:
-        yield reasons_table(summary)
-    yield labels_table(summary)
+        yield reasons_table(summary, label)
+    yield labels_table(summary, label)
     yield verdict_in_words(summary, probe_only=probe_only)
 
 
@@ -50,7 +58,7 @@ def sources_table(summary: AuditSummary) -> Table:
     return table
 
 
-def reasons_table(summary: AuditSummary) -> Table:
+def reasons_table(summary: AuditSummary, label: str) -> Table:
     """Return each reason with its count and some rows that show it."""
     table = _table("Reasons", "reason", ">rows", "witnesses")
     for each in summary.reasons:
@@ -59,11 +67,11 @@ def reasons_table(summary: AuditSummary) -> Table:
             witness = shown.witness
             if len(witness) > _WITNESS_LENGTH:
                 witness = f"{witness[:_WITNESS_LENGTH]} ..."
-            table.add_row(*head, Text.assemble((f"{shown.origin}: ", "dim"), witness))
+            table.add_row(*head, Text.assemble((f"{_short(shown, label)}: ", "dim"), witness))
     return table
 
 
-def labels_table(summary: AuditSummary) -> Table:
+def labels_table(summary: AuditSummary, label: str) -> Table:
     """Return what is noted of the rows and decides nothing, and their nearness to benchmarks."""
     table = _table("Labels", "", ">rows", "")
     for name, count in summary.labels.items():
@@ -73,7 +81,7 @@ def labels_table(summary: AuditSummary) -> Table:
         table.add_row("kept_fraction", "", f"percentiles 1, 10, 50, 90, 99: {marks}")
     overlap = summary.overlap
     nearest = overlap.nearest
-    note = f"nearest: {nearest.origin}: {nearest.witness}" if nearest else ""
+    note = f"nearest: {_short(nearest, label)}: {nearest.witness}" if nearest else ""
     table.add_row("compared with benchmarks", str(overlap.compared), note)
     for name in ("same_trace", "same_calls", "similar"):
         table.add_row(f"  {name}", str(getattr(overlap, name)), "")
@@ -86,6 +94,10 @@ def verdict_in_words(summary: AuditSummary, *, probe_only: bool) -> Text:
     if probe_only:
         return Text(f"{summary.num_passing} of {rows} pass everything that needs no device")
     return Text(f"{summary.total.admitted} of {rows} are admitted")
+
+
+def _short(shown: Shown, label: str) -> str:
+    return shown.origin.removeprefix(f"{label}/")
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -117,7 +117,7 @@ def _audit_collection(
         print(encode_line(_plain(outcome, source)).decode())
         return outcome
     out = console()
-    for part in audit_report(outcome.summary, probe_only=options.probe_only):
+    for part in audit_report(outcome.summary, source.label, probe_only=options.probe_only):
         out.print(part)
         out.print()
     if outcome.columns:

@@ -3,8 +3,8 @@
 `folder` is the run folder with its lock, `digest` what names it, `requests` what is asked of the
 fleet, `cases` joins tasks with the journal, `stages` holds sampling, probing,
 measuring, admission and release, `pipeline` drives them in rounds until every
-class has its number, `auditing` takes foreign tasks through the same stages and `summary` counts
-them, `calibrating` measures what a device can do, `report` adds up. It decides nothing itself: what a task needs next is asked of
+class has its number, `auditing` takes foreign tasks through the same stages (`foreign` says what
+differs there) and `summary` counts them, `calibrating` measures what a device can do, `report` adds up. It decides nothing itself: what a task needs next is asked of
 `admit`, and what counts is on disk before it is used. Never prints.
 """
 

@@ -18,19 +18,20 @@ from pathlib import Path
 
 import msgspec
 
-from opsgen.admit import Case, pending, plan_order
+from opsgen.admit import Case, pending
 from opsgen.fleet import Fleet
 from opsgen.recipe import Recipe
-from opsgen.records import PlanLine, Record, Task, Verdict, digest, encode_line
+from opsgen.records import PlanLine, Record, Verdict, digest, encode_line
 from opsgen.release.audits import AuditRow, audit_row, write_audit
 from opsgen.release.fetching import Source
-from opsgen.run.cases import forgive, join_cases
 from opsgen.run.digest import run_digest
 from opsgen.run.folder import RunFolder
-from opsgen.run.stages import Stages, check_machine
+from opsgen.run.foreign import ForeignStages, split_tables
+from opsgen.run.stages import check_machine
 from opsgen.run.summary import AuditSummary, summarise
 from opsgen.source import read_rows, read_tasks
 from opsgen.source.families import Families
+from opsgen.source.fingerprints import load_table
 
 RECIPE_PATH = Path(__file__).with_name("audit.toml")
 """The recipe of audits, the same as `pipelines/audit.toml`."""
@@ -106,9 +107,10 @@ def audit_source(
         UsageError: The source cannot be read, or this machine will not do; nothing is lost.
     """
     start_s = time.monotonic()
+    recipe, tables = split_tables(recipe)
     survey = _survey(source, options.limit)
-    want = msgspec.structs.replace(recipe.release, want=survey.counts)
-    folder = _folder(source, msgspec.structs.replace(recipe, release=want), survey, options)
+    release = msgspec.structs.replace(recipe.release, want=survey.counts)
+    folder = _folder(source, msgspec.structs.replace(recipe, release=release), survey, options)
     announce(f"source     {source.label}: {sum(survey.counts.values())} rows")
     announce(f"run        {folder.path}")
     with ExitStack() as stack:
@@ -116,7 +118,7 @@ def audit_source(
         if not is_new:
             stack.enter_context(folder.locked())
             _store_tasks(folder, source, options.limit)
-        if is_new or _has_work(folder, probe_only=options.probe_only):
+        if is_new or _has_work(ForeignStages(folder, tables=tables), options):
             # Probes need a processor only, whatever the device that would measure.
             device = "cpu" if options.probe_only else recipe.measure.device
             with Fleet(recipe.fleet, device, options.scheduler) as fleet:
@@ -127,8 +129,8 @@ def audit_source(
                     # Only now: a machine that will not do leaves nothing behind.
                     stack.enter_context(folder.locked())
                     _store_tasks(folder, source, options.limit)
-                _look(Stages(folder, fleet), probe_only=options.probe_only)
-        return _finish(_AuditStages(folder), survey, start_s)
+                _look(ForeignStages(folder, fleet, tables=tables), options)
+        return _finish(ForeignStages(folder, tables=tables), survey, start_s)
 
 
 def _survey(source: Source, limit: int | None) -> _Survey:
@@ -145,7 +147,9 @@ def _survey(source: Source, limit: int | None) -> _Survey:
 
 def _folder(source: Source, recipe: Recipe, survey: _Survey, options: AuditOptions) -> RunFolder:
     slug = _SLUG.sub("-", source.name) or "source"
-    name = f"{recipe.name}-{slug}-{digest(run_digest(recipe), survey.content)[:6]}"
+    tables = [load_table(name).digest for name in recipe.probe.benchmarks]
+    state = digest(run_digest(recipe), survey.content, tables)
+    name = f"{recipe.name}-{slug}-{state[:6]}"
     return RunFolder(options.runs / name, recipe)
 
 
@@ -162,41 +166,19 @@ def _plan_lines(source: Source, limit: int | None) -> Iterator[PlanLine]:
         yield PlanLine(data_source=task.data_source, line=task.line, task=named, tries=())
 
 
-def _has_work(folder: RunFolder, *, probe_only: bool) -> bool:
+def _has_work(stages: ForeignStages, options: AuditOptions) -> bool:
     """Tell whether a stage could decide a task, given another chance where a machine failed."""
-    tasks = (line.task for line in folder.lines() if line.task)
-    cases = join_cases(tasks, forgive(folder.attempts()), folder.environment())
-    left = pending(cases, folder.recipe)
-    return bool(left.probe or (left.measure and not probe_only))
+    left = pending(stages.open_cases(), stages.recipe)
+    return bool(left.probe or (left.measure and not options.probe_only))
 
 
-class _AuditStages(Stages):
-    """Stages in which evidence speaks of the text that it was found on, and of no other."""
-
-    def cases(self) -> list[Case]:
-        """Return every task; one that only repeats another text has no evidence of its own.
-
-        Equal normalised source makes one task of several texts, of which the first in plan
-        order is looked at. What its lines show need not stand in the others.
-        """
-        cases = super().cases()
-        order = plan_order(self.recipe.release.want)
-        first: dict[str, Task] = {}
-        for case in sorted(cases, key=lambda case: order(case.task.data_source, case.task.line)):
-            first.setdefault(case.task.task_id, case.task)
-        return [
-            case if case.task.code == first[case.task.task_id].code else Case(task=case.task)
-            for case in cases
-        ]
-
-
-def _look(stages: Stages, *, probe_only: bool) -> None:
+def _look(stages: ForeignStages, options: AuditOptions) -> None:
     stages.probe()
-    if not probe_only:
+    if not options.probe_only:
         stages.measure()
 
 
-def _finish(stages: Stages, survey: _Survey, start_s: float) -> Audit:
+def _finish(stages: ForeignStages, survey: _Survey, start_s: float) -> Audit:
     """Judge, write the table and count it."""
     folder = stages.folder
     by_line = {(v.data_source, v.line): v for v in stages.admit()}

@@ -119,7 +119,7 @@ class Stages:
 
     def probe(self) -> None:
         """Probe every task that is undecided and not probed."""
-        tasks = [t for t in pending(self._open_cases(), self.recipe).probe if self._is_wanted(t)]
+        tasks = [t for t in pending(self.open_cases(), self.recipe).probe if self._is_wanted(t)]
         self._attempt("probe", [(task.task_id, probe_request(task, self.recipe)) for task in tasks])
 
     def measure(self) -> None:
@@ -131,7 +131,7 @@ class Stages:
         assert self.fleet is not None, "this stage needs a fleet"
         environment = check_machine(self.fleet, self.recipe.measure.device)
         self.folder.settle_environment(environment)
-        tasks = [t for t in pending(self._open_cases(), self.recipe).measure if self._is_wanted(t)]
+        tasks = [t for t in pending(self.open_cases(), self.recipe).measure if self._is_wanted(t)]
         self._attempt(
             "measure",
             [
@@ -176,7 +176,7 @@ class Stages:
         """Return every task with its evidence."""
         return join_cases(self.tasks(), self._attempts, self.folder.environment())
 
-    def _open_cases(self) -> list[Case]:
+    def open_cases(self) -> list[Case]:
         """Return the cases with faults of earlier runs forgiven where they only deferred."""
         attempts = forgive(self._attempts[: self._num_known]) + self._attempts[self._num_known :]
         return join_cases(self.tasks(), attempts, self.folder.environment())

@@ -37,11 +37,11 @@ def get_init_inputs():
 CASES = {
     "return torch.tanh(self.linear(x)) * y": None,
     "return torch.tanh(self.linear(x)) + 0 * y": "live",
-    "return (self.linear(x) + y).softmax(1).sum(1)": "live",
+    "return (self.linear(x) + y).softmax(1).sum(1)": "nontrivial",
     "return torch.sqrt(self.linear(x)) * y": "finite",
     "return torch.relu(self.linear(x)) * y + torch.rand(1)": "self_contained",
     "return (torch.tanh(self.linear(x)) * y,  None)": "executes",
-    "raise RuntimeError('no')": "executes",
+    "return self.linear(x).view(7, 3) * y": "executes",
 }
 
 

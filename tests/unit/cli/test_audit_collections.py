@@ -54,7 +54,7 @@ ROWS: list[tuple[str | None, str | None]] = [
     (GOOD, None),
     ("# The same again.\n" + GOOD, "novel"),
     (task("return self.linear(x) + 0 * y"), "live"),
-    (task("raise RuntimeError('never')"), "executes"),
+    (task("return self.linear(x).view(7, 3) * y"), "executes"),
     (task("return torch.sqrt(self.linear(x)) * y"), "finite"),
     (task("return torch.tanh(self.linear(x)) * y", more=CRASH), "crash"),
     ("x = (\n", "self_contained"),
@@ -268,6 +268,7 @@ def test_a_limit_reads_the_first_rows_only(tmp_path: Path) -> None:
         (("rows.jsonl", "--device", "tpu"), "measure.device"),
         (("rows.jsonl", "--set", "probe.livenes=true"), "probe.liveness"),
         (("rows.jsonl", "--recipe", "no.toml"), "no.toml"),
+        (("rows.jsonl", "--set", 'probe.benchmarks=["kernelbnch"]'), "kernelbnch: no such table"),
         (("rows.jsonl", "--revision", "main"), "no revision main"),
     ],
 )

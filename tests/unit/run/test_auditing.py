@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from opsgen.admit import Case, admit_all, funnel
 from opsgen.fleet import Journal
-from opsgen.recipe import Recipe, read_recipe, write_recipe
+from opsgen.recipe import ProbeConfig, Recipe, read_recipe, write_recipe
 from opsgen.records import Attempt, Fault, PlanLine, decode_line, encode_line, read_lines
 from opsgen.release.audits import AuditRow, audit_row, audit_schema, write_audit
 from opsgen.release.fetching import Source
@@ -152,7 +152,7 @@ def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def audit(path: Path, limit: int | None = None, **thresholds: object) -> auditing.Audit:
-    recipe = Recipe(name="audit", seed=1)
+    recipe = Recipe(name="audit", seed=1, probe=ProbeConfig(benchmarks=()))
     recipe = msgspec.structs.replace(
         recipe, admit=msgspec.structs.replace(recipe.admit, **thresholds)
     )
