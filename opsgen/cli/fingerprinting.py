@@ -19,6 +19,8 @@ from opsgen.records import encode_line
 from opsgen.run.fingerprinting import Fingerprinted, make_fingerprints
 from opsgen.source.fingerprints import NullBin, write_table
 
+_PROBE_S = 900.0  # recurrent benchmarks are ten thousands of calls to trace
+
 
 def fingerprint(
     source: Annotated[
@@ -44,7 +46,8 @@ def fingerprint(
     """Make a table of fingerprints for `probe.benchmarks`: hashes and names of ops, no code."""
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: must end in .parquet")
-    config = FleetConfig(sandbox=not allow_unsandboxed)
+    deadlines_s = {**FleetConfig().deadlines_s, "probe": _PROBE_S}
+    config = FleetConfig(sandbox=not allow_unsandboxed, deadlines_s=deadlines_s)
     with Fleet(config, "cpu") as fleet:
         found = make_fingerprints(fleet, source, name or out.stem, num_sampled=num_sampled)
     write_table(out, found.table)
