@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsgen.child.folders import owned_folder
+from opsgen.child.folders import owned_folder, sweep_folders
 from opsgen.child.view import HIDE_VARIABLE
 from opsgen.errors import MeasureError
 from opsgen.records import Record
@@ -135,6 +135,7 @@ def describe_layers(device: str = "cpu") -> tuple[Layer, ...]:
     Raises:
         MeasureError: The process found nothing out; the message says why.
     """
+    sweep_folders(TRIAL_PREFIX)
     with owned_folder(TRIAL_PREFIX) as folder:
         return _try_out(folder, device)
 

@@ -27,6 +27,7 @@ from opsgen.child.kin import MARK, ProcessTable, end_all, kin_of
 from opsgen.child.layers import clean_environment
 from opsgen.child.lease import default_directory
 from opsgen.child.sandbox import lone_user
+from opsgen.child.view import SHOW_VARIABLE
 from opsgen.recipe import FleetConfig
 from opsgen.records import Record
 
@@ -64,6 +65,8 @@ class ChildConfig(Record, frozen=True, kw_only=True):
     """Folder of lease files; absent for this user's default."""
     has_spare: bool = False
     """Whether a warm process stands by for all children of this config in this process."""
+    shown: tuple[str, ...] = ()
+    """Files that a sandboxed child may read wherever they lie; all others read by permission."""
     work_dir: str | None = None
     """Where work folders are made; absent for the host's temporary folder."""
 
@@ -316,7 +319,13 @@ def child_environment(config: ChildConfig, folder: Path) -> dict[str, str]:
     }
     if config.fleet.sandbox:
         # Libraries ask who they are, and where at home; the lone user has no entry anywhere.
-        environment |= {"HOME": str(work / "tmp"), "USER": "nobody", "LOGNAME": "nobody"}
+        shown = os.pathsep.join(str(Path(name).absolute()) for name in config.shown)
+        environment |= {
+            SHOW_VARIABLE: shown,
+            "HOME": str(work / "tmp"),
+            "USER": "nobody",
+            "LOGNAME": "nobody",
+        }
     return environment | dict.fromkeys(_THREAD_KEYS, str(config.num_threads))
 
 

@@ -226,6 +226,7 @@ class _Outside:
         self._parent = os.getppid()
         self._folder = work.parent
         self._hidden = view.hidden
+        self._shared_memory = _device_of(SHARED_MEMORY)
         self._kept = {part for path in view.needed for part in (path, *path.parents)}
         self._places = (work.parent, Path(__file__).parent, Path("/"), *view.hidden)
 
@@ -233,7 +234,7 @@ class _Outside:
         """Return all layers, and whether each withstands."""
         found = {
             "network": not _reaches_network(),
-            "files": not any(map(_can_write, self._places)) and not self._can_truncate(),
+            "files": not any(map(_can_write, self._places)) and not self._can_spoil(),
             "privileges": _has_no_privileges(),
             "user": has_changed_user and not _can_return(),
             "hidden": not any(map(self._can_see, self._hidden)),
@@ -251,7 +252,10 @@ class _Outside:
             return any(path not in self._kept for path in folder.iterdir())
         return False
 
-    def _can_truncate(self) -> bool:
+    def _can_spoil(self) -> bool:
+        """Tell whether files that exist can be emptied, or all share the same shared memory."""
+        if _device_of(SHARED_MEMORY) == self._shared_memory and _can_write(SHARED_MEMORY):
+            return True
         # The lock of the folder's owner is empty: it loses nothing.
         with contextlib.suppress(OSError):
             os.truncate(self._folder / LOCK_NAME, 0)
@@ -276,6 +280,10 @@ def _reaches_network() -> bool:
         lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()[2:]
         return {line.partition(":")[0].strip() for line in lines} != {"lo"}
     return False
+
+
+def _device_of(folder: Path) -> int | None:
+    return folder.stat().st_dev if folder.exists() else None
 
 
 def _can_write(folder: Path) -> bool:

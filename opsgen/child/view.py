@@ -39,11 +39,14 @@ SHARED_MEMORY = Path("/dev/shm")
 HIDE_VARIABLE = "OPSGEN_HIDE"
 """Environment variable with further folders to hide: home and temporary folder of the supervisor."""
 
+SHOW_VARIABLE = "OPSGEN_SHOW"
+"""Environment variable with files to keep readable wherever they lie."""
+
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr")
 _DRIVERS = ("/run/nvidia", "/run/opengl-driver")  # Where some systems keep a GPU's libraries.
 _PEOPLES = ("/home", "/root", "/tmp", "/var/tmp", "/run")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "nvidia-caps/*")
-_SHARED_MEMORY_SIZE = "1g"
+_SHARED_MEMORY_OPTIONS = "mode=1777,size=1g"
 _OCTAL = re.compile(r"\\([0-7]{3})")  # How /proc writes blanks.
 _MOUNT_OPTIONS = {"nodev": MS_NODEV, "noexec": MS_NOEXEC}
 
@@ -73,6 +76,7 @@ def plan_view(work: Path) -> View:
     closed = (ancestor for path in needed for ancestor in path.parents if not _is_open(ancestor))
     hidden = {path.resolve() for path in (*map(Path, _PEOPLES), *_homes(), *closed)}
     hidden = {path for path in hidden if path.is_dir() and not _holds_system(path, needed)}
+    hidden.discard(SHARED_MEMORY)  # It is replaced, not emptied.
     outermost = sorted(p for p in hidden if not any(other in p.parents for other in hidden))
     return View(
         needed=tuple(path for path in kept if path.exists()),
@@ -91,19 +95,18 @@ def make_view(view: View) -> None:
     Raises:
         OSError: Something cannot be mounted. The process is of no use any more.
     """
-    below = [path for path in view.needed if any(place in path.parents for place in view.hidden)]
+    places = [*view.hidden, *([SHARED_MEMORY] if SHARED_MEMORY.is_dir() else [])]
+    below = [path for path in view.needed if any(place in path.parents for place in places)]
     with contextlib.ExitStack() as stack:
         stack.callback(os.umask, os.umask(0o022))
         sources = {path: _hold(stack, path) for path in sorted({*below, view.work})}
-        for place in view.hidden:
-            mount("none", place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+        for place in places:
+            options = _SHARED_MEMORY_OPTIONS if place == SHARED_MEMORY else "mode=755,size=1m"
+            mount("none", place, "tmpfs", MS_NOSUID | MS_NODEV, options)
         for path, descriptor in sources.items():
             # A folder inside one that is back already is back with it.
             if path == view.work or not any(other in path.parents for other in below):
                 _put_back(path, descriptor)
-    if SHARED_MEMORY.is_dir():
-        size = f"mode=1777,size={_SHARED_MEMORY_SIZE}"
-        mount("none", SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV, size)
     mount(str(own_threads()), own_threads(), None, MS_BIND, "")
     _freeze((view.work, SHARED_MEMORY, own_threads()))
     os.chdir(view.work)
@@ -175,10 +178,11 @@ def _around(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
 
 
 def _interpreters_folders() -> Iterator[Path]:
-    """Return where the interpreter and what it imports lie."""
+    """Return where the interpreter and what it imports lie, and what it was told to show."""
     package = Path(opsgen.__file__).parent
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    named = [sys.prefix, sys.base_prefix, sys.executable, *libraries]
+    shown = os.environ.get(SHOW_VARIABLE, "").split(os.pathsep)
+    named = [*shown, sys.prefix, sys.base_prefix, sys.executable, *libraries]
     # Where the package lies in a folder of sources, the rest of the folder is nobody's business.
     named += [entry for entry in sys.path if Path(entry or ".").resolve() != package.parent]
     yield package

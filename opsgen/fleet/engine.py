@@ -29,16 +29,25 @@ class Fleet:
         device: `cpu` or `cuda`: one worker per GPU that this process may see.
         scheduler: Address of a Dask scheduler whose workers do the work; without it
             the fleet starts workers of its own here.
+        shown: Files that jobs read, such as tables of benchmarks: sandboxed children
+            would not see them where they lie in a home or temporary folder.
 
     Raises:
         MeasureError: On entry: the children are to be sandboxed, and this machine
             lacks a required layer.
     """
 
-    def __init__(self, config: FleetConfig, device: str, scheduler: str | None = None) -> None:
+    def __init__(
+        self,
+        config: FleetConfig,
+        device: str,
+        scheduler: str | None = None,
+        shown: tuple[str, ...] = (),
+    ) -> None:
         self.config = config
         self.device = device
         self.scheduler = scheduler
+        self.shown = shown
         self._cluster: Cluster | None = None
         self._streams: weakref.WeakSet[Generator[Attempt, None, None]] = weakref.WeakSet()
         self._ask_numbers = itertools.count()
@@ -117,7 +126,7 @@ class Fleet:
         ledger: Ledger,
         starts: Starts,
     ) -> Generator[Attempt, None, None]:
-        settings = Settings(device=self.device, fleet=self.config)
+        settings = Settings(device=self.device, fleet=self.config, shown=self.shown)
         window = Window(self._opened().client, settings, ledger, starts)
         stream = window.attempts(requests, record)
         self._streams.add(stream)

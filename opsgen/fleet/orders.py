@@ -15,6 +15,8 @@ class Settings(Record, frozen=True, kw_only=True):
     """`cpu` or `cuda`."""
     fleet: FleetConfig
     """Deadlines, memory limit and recycling."""
+    shown: tuple[str, ...] = ()
+    """Files that sandboxed children may read wherever they lie."""
 
 
 class Order(Record, frozen=True, kw_only=True):

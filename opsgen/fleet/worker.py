@@ -185,6 +185,7 @@ def _child_config(settings: Settings) -> ChildConfig:
         num_threads=num_threads,
         fleet=settings.fleet,
         has_spare=True,
+        shown=settings.shown,
         work_dir=str(worker.local_directory),
     )
 

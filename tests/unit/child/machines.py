@@ -73,7 +73,7 @@ def on_machine(setting: str, code: str, folder: Path) -> Any:
         "import json, sys, os\nfrom pathlib import Path\nfrom machines import *\n"
         f"folder = Path(sys.argv[1])\n{setting}\n{code}\nprint(json.dumps(answer))\n"
     )
-    path = [str(Path(__file__).parent), str(Path(__file__).parents[3])]
+    path = [str(Path(__file__).parent), *sys.path]
     done = subprocess.run(
         [sys.executable, "-c", script, str(folder)],
         capture_output=True,

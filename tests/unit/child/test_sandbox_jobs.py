@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from children import alive_in, answer, config_in, fault
@@ -107,6 +108,34 @@ def test_children_are_recycled(tmp_path: Path) -> None:
     assert list((tmp_path / "work").iterdir()) == []
 
 
+def test_a_work_folder_may_lie_in_shared_memory(tmp_path: Path) -> None:
+    folder = Path(f"/dev/shm/opsgen-test-{os.getpid()}")
+    folder.mkdir()
+    try:
+        config = msgspec.structs.replace(config_in(tmp_path, sandbox=True), work_dir=str(folder))
+        with Child(config) as child:
+            assert answer(child, "attempt:write,file").metrics["errno"] == 0.0
+            answer(child, f"attempt:write,{folder}/file")
+            assert not (folder / "file").exists()
+        assert list(folder.iterdir()) == []
+    finally:
+        folder.rmdir()
+
+
+def test_what_is_shown_can_be_read_and_its_neighbours_cannot(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    for name in ("shown", "neighbour"):
+        (folder / name).write_text("a table")
+    folder.chmod(0o700)
+    config = config_in(tmp_path, sandbox=True)
+    config = msgspec.structs.replace(config, shown=(str(folder / "shown"),))
+    with Child(config) as child:
+        assert answer(child, f"attempt:read,{folder / 'shown'}").metrics["errno"] == 0.0
+        assert answer(child, f"attempt:write,{folder / 'shown'}").metrics["errno"] > 0.0
+        assert answer(child, f"attempt:read,{folder / 'neighbour'}").metrics["errno"] > 0.0
+
+
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
@@ -196,7 +225,7 @@ with Child(config_in(folder, sandbox=True)) as child:
 
 
 def test_a_child_dies_with_its_supervisor(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[3])])
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(tmp_path)],
         stdout=subprocess.PIPE,
