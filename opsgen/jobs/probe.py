@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Sequence
 from typing import Any
 
 from opsgen.child.context import JobContext
+from opsgen.jobs.looking import Look, time_drawing
 from opsgen.ops.user import load_inherited_ops
-from opsgen.records import Effect, ProbeEvidence, ProbeRequest, Tolerance
-from opsgen.render import render_tapped
+from opsgen.records import ProbeEvidence, ProbeRequest
 from opsgen.source import assign_sizes, check_source
 from opsgen.source.contamination import find_overlap
 from opsgen.verify import (
-    NUM_REPEATS,
-    CallWatch,
-    Inputs,
-    Leaves,
-    Reference,
     Rehearsal,
     TaskCodeError,
     Twin,
-    check_mode,
-    check_repeatable,
-    check_stable_inputs,
-    derive_seed,
+    check_axes,
     describe_calls,
-    describe_sharing,
     find_twins,
     full_size,
-    input_effects,
-    judge_answers,
-    lazy_answers,
-    node_effects,
     rehearse,
-    run_trials,
-    state_effects,
-    task_fault,
     task_module,
-    validate_draws,
-    validate_outputs,
 )
 
-NUM_WEIGHT_SEEDS = 3
-NUM_DRAWS = 5
 MAX_LOOKS = 3
 """How many smaller workloads of foreign code are looked at before the last one's word counts."""
 # The full size is its own twin where that is hardly dearer; it is run with fewer draws, where
@@ -51,18 +29,19 @@ MAX_LOOKS = 3
 _TINY = (2**20, 10**7)
 _SMALL = (64 * 2**20, 4 * 10**9)
 _LARGE = (256 * 2**20, 40 * 10**9)
-_CPU = "cpu"
+_DRAWABLE = (2**30, float("inf"))
 # A change this close to the tolerance may be a degenerate twin's doing: one element in a group.
 _DOUBTFUL_MARGIN = 2.0
+_DOUBTFUL_FRACTION = 0.05
 
 
 def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
     """Return what can be seen of a task without its device.
 
-    Source that breaks a rule is not run. Shapes are taken on `meta` at the default workload.
-    Everything else needs numbers and comes from the twin: a sampled task's last workload, a
-    foreign task's smallest cut that shows nothing doubtful. Foreign code that is large and
-    cannot be cut is left to its device: its evidence ends after the shapes.
+    Source that breaks a rule is not run. Shapes, calls and memory are taken on `meta` at the
+    default workload. Everything else needs numbers and comes from the twin: a sampled task's
+    last workload, a foreign task's smallest cut that shows nothing doubtful. Foreign code that
+    is large and cannot be cut is left to its device: its evidence ends after the shapes.
     """
     context.stage("probe")
     task = request.task
@@ -86,6 +65,7 @@ def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
 
 def _note(request: ProbeRequest, found: Rehearsal | None, seen: dict[str, Any]) -> None:
     """Keep what `meta` showed of the default workload."""
+    code = request.task.code
     if found is not None and found.outline is not None:
         seen["observed"] = found.outline.outputs
         seen["peak_bytes"] = found.outline.peak_bytes
@@ -94,16 +74,34 @@ def _note(request: ProbeRequest, found: Rehearsal | None, seen: dict[str, Any]) 
     if found is not None and found.recording is not None:
         seen["trace"] = found.trace
         seen["ops_difference"] = describe_calls(request.task, found.recording)
-    trace = seen.get("trace")
-    seen["overlap"] = find_overlap(request.task.code, trace, request.benchmarks)
+        seen["axis_ambiguity"] = check_axes(code)
+    seen["overlap"] = find_overlap(code, seen.get("trace"), request.benchmarks)
 
 
 def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str, Any]) -> None:
     full = full_size(request.task.code)
     _note(request, full.rehearsal, seen)
+    context.stage("probe")
+    if full.fits(*_DRAWABLE):
+        with task_module(full.code) as module:
+            seen["draw_s"] = time_drawing(module, request.seed)
+        context.stage("probe")
     if full.fits(*_TINY):
         _look(request, full.code, seen)
         return
+    found = _look_at_cuts(request, context)
+    context.stage("probe")
+    if found is not None and not (_is_doubtful(found) and full.fits(*_SMALL)):
+        seen.update(found)
+        if full.fits(*_SMALL) and "tolerances" in found and request.lazy_answers:
+            with task_module(full.code) as module:
+                Look(request, module, seen, is_brief=True).answer(found["tolerances"])
+    elif full.fits(*_LARGE):
+        _look(request, full.code, seen, is_brief=not full.fits(*_SMALL))
+
+
+def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] | None:
+    """Return what the smallest cut without doubt shows, or the last of some; None without any."""
     found: dict[str, Any] | None = None
     num_looks, level = 0, 0
     for twin in find_twins(request.task.code):
@@ -116,13 +114,7 @@ def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str,
             found, num_looks, level = again, num_looks + 1, twin.level
             if not _is_doubtful(found):
                 break
-    if found is None or (_is_doubtful(found) and full.fits(*_SMALL)):
-        if not full.fits(*_LARGE):
-            return
-        context.stage("probe")
-        _look(request, full.code, seen, is_brief=not full.fits(*_SMALL))
-    else:
-        seen.update(found)
+    return found
 
 
 def _look_again(request: ProbeRequest, twin: Twin) -> dict[str, Any] | None:
@@ -147,6 +139,8 @@ def _is_doubtful(seen: dict[str, Any]) -> bool:
         seen["num_nonfinite"] > 0
         or any(not tolerance.value < 1 for tolerance in seen["tolerances"])
         or any(not effect.margin > _DOUBTFUL_MARGIN for effect in seen.get("effects", ()))
+        or any(not answer.margin > _DOUBTFUL_MARGIN for answer in seen.get("answers", ()))
+        or (seen.get("unverified_fraction") or 0.0) > _DOUBTFUL_FRACTION
     )
 
 
@@ -154,100 +148,4 @@ def _look(
     request: ProbeRequest, code: str, seen: dict[str, Any], *, is_brief: bool = False
 ) -> None:
     with task_module(code) as module:
-        _Look(request, module, seen, is_brief=is_brief).look()
-
-
-class _Look:
-    """The twin while it is looked at; findings go into `seen` as they come."""
-
-    def __init__(
-        self,
-        request: ProbeRequest,
-        module: types.ModuleType,
-        seen: dict[str, Any],
-        *,
-        is_brief: bool,
-    ) -> None:
-        self._request = request
-        self._seen = seen
-        self._is_brief = is_brief
-        self._weight_seeds = self._seeds("weights", NUM_WEIGHT_SEEDS)
-        self._draw_seeds = self._seeds("draw", NUM_DRAWS)
-        self._reference = Reference.build(module, _CPU, self._weight_seeds[0])
-        self._reference.stage = "twin"
-
-    def look(self) -> None:
-        reference, seen = self._reference, self._seen
-        draws = [reference.draw(seed) for seed in self._draw_seeds[:4]]
-        seen["has_stable_inputs"] = check_stable_inputs(draws[:3])
-        validate_draws(draws, reference.stage)
-        outputs, other = self._look_at_repeats(draws)
-        tolerances = self._look_at_trials()
-        reference.state.redraw(self._weight_seeds[0])
-        seen["mode_class"] = check_mode(reference, draws[0], tolerances)
-        if self._request.lazy_answers:
-            seeds = (self._weight_seeds[0], self._weight_seeds[1])
-            answers = lazy_answers(reference, draws[0], outputs, other, seeds)
-            seen["answers"] = judge_answers(outputs, tolerances, answers)
-        if self._request.liveness:
-            seen["effects"] = self._look_at_effects(draws, tolerances)
-
-    def _look_at_repeats(self, draws: list[Inputs]) -> tuple[Leaves, Leaves]:
-        """Return outputs for two draws. Of the three runs the last comes after the other draw.
-
-        That run is made on a copy whose first call was the other draw: a result that depends on
-        what a model has seen before it shows.
-        """
-        reference, seen = self._reference, self._seen
-        reference.state.redraw(self._weight_seeds[0])
-        first, second, third = self._seeds("repeat", NUM_REPEATS)
-        try:
-            fresh = reference.copied()
-        except TaskCodeError:
-            fresh = reference
-        watch = CallWatch(reference, draws[0])
-        outputs = reference.run(draws[0], first)
-        other = fresh.run(draws[1], first)
-        validate_outputs(outputs, other, reference.stage)
-        seen["is_repeatable"] = check_repeatable(
-            reference, draws[0], outputs, [second]
-        ) and check_repeatable(fresh, draws[0], outputs, [third])
-        seen["is_pure"] = watch.check_pure()
-        sharing = describe_sharing(reference, outputs, draws[0]) if seen["is_pure"] else None
-        if sharing is not None:
-            raise task_fault("executes", sharing, reference.stage)
-        return outputs, other
-
-    def _look_at_trials(self) -> tuple[Tolerance, ...]:
-        trials = run_trials(
-            self._reference,
-            self._weight_seeds[:1] if self._is_brief else self._weight_seeds,
-            self._draw_seeds[:2] if self._is_brief else self._draw_seeds,
-            num_terms=1,
-        )
-        self._seen["num_draws"] = trials.num_draws
-        self._seen["num_nonfinite"] = trials.num_nonfinite
-        self._seen["tolerances"] = trials.tolerances
-        return trials.tolerances
-
-    def _look_at_effects(
-        self, draws: list[Inputs], tolerances: tuple[Tolerance, ...]
-    ) -> tuple[Effect, ...]:
-        reference, graph = self._reference, self._request.task.graph
-        pairs = [(draws[0], draws[1]), (draws[2], draws[3])]
-        seeds = (self._weight_seeds[0], self._weight_seeds[1])
-        effects = input_effects(reference, pairs, tolerances)
-        effects += state_effects(reference, draws[0], tolerances, seeds)
-        if graph is None:
-            return effects
-        load_inherited_ops()
-        code = render_tapped(graph, self._request.task.workloads[-1].sizes)
-        with task_module(code) as module:
-            tapped = Reference.build(module, _CPU, self._weight_seeds[0])
-            tapped.stage = "twin"
-            tapped.model.load_state_dict(reference.model.state_dict(), strict=True)
-            return node_effects(tapped, graph, pairs, tolerances) + effects
-
-    def _seeds(self, purpose: str, count: int) -> Sequence[int]:
-        task_id, seed = self._request.task.task_id, self._request.seed
-        return [derive_seed(seed, task_id, purpose, number) for number in range(count)]
+        Look(request, module, seen, is_brief=is_brief).look()

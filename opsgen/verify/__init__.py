@@ -12,7 +12,8 @@ core-ATen ops, so that one computation has one hash. Everything returns evidence
 Refused here: verdicts, timing, and any tensor left behind on a device.
 """
 
-from opsgen.verify.answers import judge_answers, lazy_answers
+from opsgen.verify.answers import judge_answers, lazy_answers, pooled_answers
+from opsgen.verify.axes import check_axes, check_mixing
 from opsgen.verify.checks import (
     NUM_REPEATS,
     CallWatch,
@@ -30,6 +31,7 @@ from opsgen.verify.comparison import (
     outlier_quantile,
     scaled_error,
 )
+from opsgen.verify.dissection import full_dataflow, unverified_fraction
 from opsgen.verify.effects import input_effects, node_effects, state_effects
 from opsgen.verify.leaves import (
     Inputs,
@@ -51,6 +53,7 @@ from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
 from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
 from opsgen.verify.state import State, redraw
+from opsgen.verify.surgery import Surgery, call_effects, tap_ops
 from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
@@ -69,11 +72,15 @@ __all__ = [
     "Reference",
     "Rehearsal",
     "State",
+    "Surgery",
     "TaskCodeError",
     "Trials",
     "Twin",
     "alias_of",
+    "call_effects",
     "canonical_call",
+    "check_axes",
+    "check_mixing",
     "check_mode",
     "check_ops",
     "check_repeatable",
@@ -88,6 +95,7 @@ __all__ = [
     "equal_bits",
     "find_twins",
     "fingerprint",
+    "full_dataflow",
     "full_size",
     "guarded",
     "input_effects",
@@ -99,6 +107,7 @@ __all__ = [
     "outlier_quantile",
     "outline",
     "output_leaves",
+    "pooled_answers",
     "record_calls",
     "redraw",
     "rehearse",
@@ -109,6 +118,7 @@ __all__ = [
     "specs_of",
     "spelled_calls",
     "state_effects",
+    "tap_ops",
     "task_code",
     "task_fault",
     "task_module",
@@ -116,6 +126,7 @@ __all__ = [
     "tolerance_of",
     "trace_call",
     "trace_code",
+    "unverified_fraction",
     "validate_draws",
     "validate_inputs",
     "validate_outputs",

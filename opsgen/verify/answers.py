@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ from opsgen.verify.running import TaskCodeError
 FAILING_SHARE = 0.05
 _MAX_SAMPLE = 1 << 20
 _LOOSE = 1e-2
+_FADED = 1e-3
+Tolerances = tuple[Tolerance, ...]
 
 
 def judge_answers(
@@ -37,6 +40,81 @@ def judge_answers(
         for leaf, tolerance in zip(outputs, tolerances, strict=True)
     ]
     return tuple(_judge(name, judges, leaves) for name, leaves in answers)
+
+
+def pooled_answers(
+    reference: Reference, draws: Sequence[Inputs], seeds: Sequence[int], tolerances: Tolerances
+) -> tuple[LazyAnswer, ...]:
+    """Return how well each lazy answer does over pairs of draws and over weight seeds.
+
+    An answer's margin is the least over weight seeds, since a task that is degenerate for one
+    of them is, of the largest over pairs of draws, since a short output can be near by accident.
+    Exact leaves are judged on the elements of all pairs together. It passes at 1e-2 if it does
+    for every pair of some weight seed. `faded` is the replay at no less than a thousandth of
+    the scale: what inputs hardly move. The state of the first seed is restored.
+
+    Args:
+        reference: The task.
+        draws: At least two; each is answered from the one before it.
+        seeds: Weight seeds; the first alone counts where there is no state.
+        tolerances: The task's own.
+    """
+    chosen = seeds if reference.state.names else seeds[:1]
+    found: dict[str, list[_Pool]] = {}
+    for number, seed in enumerate(chosen):
+        reference.state.redraw(seed)
+        outputs = [reference.run(inputs) for inputs in draws]
+        others = (seed, seeds[(number + 1) % len(seeds)])
+        pools: dict[str, _Pool] = {}
+        for place in range(1, len(draws)):
+            ours, theirs = outputs[place], outputs[place - 1]
+            judges = [
+                _LeafJudge.of(real_view(leaf), tolerance.value)
+                for leaf, tolerance in zip(ours, tolerances, strict=True)
+            ]
+            for name, leaves in lazy_answers(reference, draws[place], ours, theirs, others):
+                pools.setdefault(name, _Pool(len(ours))).add(judges, leaves)
+            faded = [dataclasses.replace(j, tolerance=max(j.tolerance, _FADED)) for j in judges]
+            pools.setdefault("faded", _Pool(len(ours))).add(faded, theirs)
+        for name, pool in pools.items():
+            found.setdefault(name, []).append(pool)
+    reference.state.redraw(seeds[0])
+    return tuple(
+        LazyAnswer(
+            name=name,
+            margin=min(pool.margin for pool in pools),
+            passes_1e_2=name != "faded" and any(pool.passes for pool in pools),
+        )
+        for name, pools in found.items()
+    )
+
+
+class _Pool:
+    """One answer at one weight seed, over pairs of draws."""
+
+    def __init__(self, num_leaves: int) -> None:
+        self._floating = 0.0
+        self._wrong = [0] * num_leaves
+        self._all = [0] * num_leaves
+        self.passes = True
+
+    def add(self, judges: list[_LeafJudge], leaves: Leaves) -> None:
+        pairs = [(j, real_view(leaf)) for j, leaf in zip(judges, leaves, strict=True)]
+        if any(judge.leaf.shape != leaf.shape for judge, leaf in pairs):
+            self._floating, self.passes = math.inf, False
+            return
+        for place, (judge, leaf) in enumerate(pairs):
+            if is_exact(judge.leaf):
+                self._wrong[place] += judge.count_wrong(leaf)
+                self._all[place] += judge.values.numel()
+            else:
+                self._floating = max(self._floating, judge.margin(leaf))
+        self.passes = self.passes and all(judge.passes(leaf) for judge, leaf in pairs)
+
+    @property
+    def margin(self) -> float:
+        shares = (wrong / max(1, all_) for wrong, all_ in zip(self._wrong, self._all, strict=True))
+        return math.inf if any(share >= FAILING_SHARE for share in shares) else self._floating
 
 
 def lazy_answers(
@@ -125,11 +203,14 @@ class _LeafJudge:
         if self.values.numel() == 0:
             return 0.0
         if is_exact(self.leaf):
-            share = float((actual != self.values).float().mean())
+            share = self.count_wrong(answer) / self.values.numel()
             return math.inf if share >= FAILING_SHARE else 0.0
         errors = divided_error(actual, self.values, self.scale)
         num_failing = max(1, math.ceil(FAILING_SHARE * errors.numel()))
         return over_tolerance(kth_largest(errors, num_failing), self.tolerance)
+
+    def count_wrong(self, answer: Tensor) -> int:
+        return int((_at(answer, self.where) != self.values).sum())
 
     def passes(self, answer: Tensor) -> bool:
         if not _is_close(_at(answer, self.where), self.values):

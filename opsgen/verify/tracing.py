@@ -134,7 +134,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Run an op, or what it is made of, and name its results."""
         kwargs = kwargs or {}
-        decomposition = _decomposition(func)
+        decomposition = self._made_of(func)
         if func._schema.is_mutable and decomposition is None:
             return self._write(func, args, kwargs)
         if decomposition is not None:
@@ -148,6 +148,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             self._compute(func, args, kwargs, result)
         return result
+
+    def _made_of(self, func: Any) -> Callable[..., Any] | None:
+        return _decomposition(func)
 
     def _write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an op that writes to its arguments, as the same op without that would be."""

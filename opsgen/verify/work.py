@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from opsgen.errors import TaskError
 from opsgen.records import TensorSpec, Trace
 from opsgen.verify.leaves import Inputs, Leaves, specs_of, tensors_of
 from opsgen.verify.recording import Recording, record_calls
@@ -139,6 +140,12 @@ def _run(reference: Reference, inputs: Inputs, *, count_flops: bool) -> Outline:
     )
 
 
+_ACROSS = frozenset(
+    ("copy_", "copy", "_to_copy", "index", "index_put_", "index_put", "_index_put_impl_")
+)
+"""Ops that may read from another device: copies, and indexing by positions on the CPU."""
+
+
 class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps account of the memory of living tensors, as an allocator without reserve would."""
 
@@ -156,7 +163,16 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run the op and book its results."""
+        """Run the op and book its results.
+
+        Raises:
+            TaskError: It reads tensors of two devices. Where `forward` makes one of them without
+                naming a device this fails wherever the inputs lie elsewhere.
+        """
+        if func._opname not in _ACROSS:
+            kinds = {t.device.type for t in tensors_of((args, kwargs or {})) if t.ndim}
+            if len(kinds) > 1:
+                raise TaskError("executes", f"{func._opname} reads a tensor of another device")
         result = func(*args, **(kwargs or {}))
         if func.is_view:
             return result

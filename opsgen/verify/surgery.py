@@ -1,0 +1,441 @@
+"""Whether every call of foreign code matters: each is deleted, and frozen at another value.
+
+Like `node_effects`, without a graph: the calls are those that a run makes. A
+call that guards against numbers the inputs do not usually hold, such as the
+shift of a softmax, matters too: without it inputs that are far away, tiny or
+zero give what is not finite.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from opsgen.records import Effect, Tolerance
+from opsgen.verify.comparison import comparison_margin
+from opsgen.verify.leaves import Inputs, Leaves, equal_bits, is_exact, map_tensors, tensors_of
+from opsgen.verify.reference import Reference
+from opsgen.verify.running import TaskCodeError
+from opsgen.verify.tapping import CallTap, Moment, OpTap, Tap
+
+Tolerances = tuple[Tolerance, ...]
+MAX_CALLS = 64
+MAX_S = 2.0
+"""Seconds that the calls of one task may take; what does not fit is left out, evenly."""
+_MAX_KEPT_BYTES = 512 * 2**20
+_CLEAR = 2.0
+_FLOOR = 1e-4
+"""What a change does below this share of the scale is an epsilon's doing or rounding."""
+
+
+class _Running(Protocol):
+    def running(self) -> AbstractContextManager[None]: ...
+
+
+Tapping = Callable[[Reference, Tap, int | None], _Running]
+
+
+def tap_calls(reference: Reference, tap: Tap, watched: int | None) -> _Running:
+    """Stand between a model and its outermost calls."""
+    return CallTap(reference.model, tap, watched=watched)
+
+
+def tap_ops(reference: Reference, tap: Tap, watched: int | None) -> _Running:
+    """Stand between a model and its aten ops."""
+    return OpTap(tap)
+
+
+@dataclass(slots=True)
+class Part:
+    """One call or op as a run shows it.
+
+    Attributes:
+        index: Its place among all.
+        name: Qualified name.
+        shapes: Shape and type of each result.
+        size_bytes: Of its results.
+        is_output: Its result is what the model returns.
+        is_given: It depends on an input or a parameter.
+        is_exact: All results are integers or booleans.
+        num_fitting: Arguments that could stand for its result.
+    """
+
+    index: int
+    name: str
+    shapes: tuple[tuple[torch.Size, torch.dtype], ...]
+    size_bytes: int
+    is_output: bool
+    is_given: bool
+    is_exact: bool
+    num_fitting: int
+
+
+@dataclass(slots=True)
+class Surgery:
+    """Changes to single calls of a reference, on draws of its inputs.
+
+    Attributes:
+        reference: The task, at the state of the first seed.
+        draws: At least two: the first is run, the second lends frozen values.
+        tolerances: The task's own.
+        seeds: Seed of the present state and of another one, for what inputs do not change.
+        tapping: What counts as a part.
+    """
+
+    reference: Reference
+    draws: list[Inputs]
+    tolerances: Tolerances
+    seeds: tuple[int, int]
+    tapping: Tapping = tap_calls
+    _outputs: dict[int, Leaves] = field(default_factory=dict)
+    _stress: list[tuple[Inputs, Leaves]] | None = None
+
+    def parts(self) -> list[Part]:
+        """Run once and return the parts that make new values, in order."""
+        found: list[tuple[Part, list[int]]] = []
+        given = _Given(self.reference, self.draws[0])
+
+        def look(moment: Moment) -> Any:
+            is_given = given.follow(moment)
+            if moment.computes and moment.leaves:
+                leaves = moment.leaves
+                part = Part(
+                    index=moment.index,
+                    name=moment.name,
+                    shapes=tuple((leaf.shape, leaf.dtype) for leaf in leaves),
+                    size_bytes=sum(leaf.nbytes for leaf in leaves),
+                    is_output=False,
+                    is_given=is_given,
+                    is_exact=all(is_exact(leaf) for leaf in leaves),
+                    num_fitting=len(_fitting(moment)),
+                )
+                found.append((part, [leaf.untyped_storage()._cdata for leaf in leaves]))
+                given.hold(leaves)
+            return moment.result
+
+        outputs = self._run(self.draws[0], look)
+        returned = {leaf.untyped_storage()._cdata for leaf in outputs}
+        for part, storages in found:
+            part.is_output = len(storages) == 1 and not returned.isdisjoint(storages)
+        last = [part for part, storages in found if part.is_output]
+        for part in last[: -len(outputs)]:  # written to later on
+            part.is_output = False
+        return [part for part, _ in found]
+
+    def deleted(self, part: Part) -> float | None:
+        """Return the least margin of handing on an argument; None without a fitting one."""
+        margins = []
+        for choice in range(part.num_fitting):
+            change = _Delete(choice)
+            margin = self._margin(0, part, change)
+            if margin < _CLEAR and len(self.draws) > 2:
+                margin = max(margin, self._margin(2, part, change))
+            if margin <= 1 and self._is_guard(part, change):
+                margin = math.inf
+            margins.append(margin)
+            if margin <= 1:
+                break
+        return min(margins, default=None)
+
+    def frozen(self, part: Part) -> list[float]:
+        """Return the margin of freezing each result; empty where no draw or state changes it."""
+        ours = self._values(part, 0)
+        theirs = self._values(part, 1)
+        if _are_equal(ours, theirs):
+            self.reference.state.redraw(self.seeds[1])
+            theirs = self._values(part, 0)
+            self.reference.state.redraw(self.seeds[0])
+            if _are_equal(ours, theirs):
+                return self._unmoved(part)
+        if [t.shape for t in theirs] != [o.shape for o in ours]:
+            return []
+        margins = []
+        for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            if equal_bits((mine,), (other,)):
+                continue
+            change = _Freeze(place, other)
+            margin = self._margin(0, part, change)
+            if margin < _CLEAR and len(self.draws) > 3:
+                more = self._values(part, 3)
+                if len(more) == len(ours) and more[place].shape == mine.shape:
+                    margin = max(margin, self._margin(2, part, _Freeze(place, more[place])))
+            if margin <= 1 and self._is_guard(part, change):
+                margin = math.inf
+            margins.append(margin)
+        return margins
+
+    def _unmoved(self, part: Part) -> list[float]:
+        """Return the margin of a result that neither draws nor state change: 0 unless it guards.
+
+        What follows from shapes alone, or from constants, is not judged.
+        """
+        (value, *_) = self._values(part, 0)
+        moved = False
+        for inputs, _ in self._stressed():
+            moved = moved or not _are_equal([value], self._values_on(part, inputs)[:1])
+        if not moved:
+            return []
+        return [math.inf if self._is_guard(part, _Freeze(0, value)) else 0.0]
+
+    def _is_guard(self, part: Part, change: _Change) -> bool:
+        """Whether unusual inputs need the part: without it they give what is not finite.
+
+        Of a predicate it is enough that it changes what they give.
+        """
+        for inputs, output in self._stressed():
+            try:
+                changed = self._run(inputs, _At(part.index, change), part.index)
+            except TaskCodeError:
+                continue
+            if part.is_exact and comparison_margin(changed, output, self.tolerances) > 1:
+                return True
+            for left, right in zip(changed, output, strict=False):
+                if left.shape == right.shape and not is_exact(right):
+                    broken = ~left.isfinite() & right.isfinite()
+                    if bool(broken.any()):
+                        return True
+        return False
+
+    def _stressed(self) -> list[tuple[Inputs, Leaves]]:
+        if self._stress is None:
+            self._stress = []
+            for change in _STRESSES:
+                inputs = map_tensors(change, self.draws[0])
+                try:
+                    self._stress.append((inputs, _copied(self.reference.run(_own(inputs)))))
+                except TaskCodeError:
+                    continue
+        return self._stress
+
+    def _margin(self, draw: int, part: Part, change: _Change) -> float:
+        if draw not in self._outputs:
+            self._outputs[draw] = _copied(self.reference.run(_own(self.draws[draw])))
+        try:
+            changed = self._run(self.draws[draw], _At(part.index, change), part.index)
+        except TaskCodeError:
+            return math.inf
+        return comparison_margin(changed, self._outputs[draw], _loosened(self.tolerances))
+
+    def _values(self, part: Part, draw: int) -> list[Tensor]:
+        return self._values_on(part, self.draws[draw])
+
+    def _values_on(self, part: Part, inputs: Inputs) -> list[Tensor]:
+        kept: list[Tensor] = []
+
+        def keep(moment: Moment) -> Any:
+            if moment.index == part.index:
+                kept.extend(leaf.detach().clone() for leaf in moment.leaves)
+            return moment.result
+
+        try:
+            self._run(inputs, keep)
+        except TaskCodeError:
+            return []
+        return kept
+
+    def _run(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
+        inputs = _own(inputs)
+        with self.tapping(self.reference, tap, watched).running():
+            return self.reference.run(inputs)
+
+
+_Change = Callable[[Moment], Any]
+
+
+class _At:
+    """Applies a change to the part at one place."""
+
+    def __init__(self, index: int, change: _Change) -> None:
+        self._index = index
+        self._change = change
+
+    def __call__(self, moment: Moment) -> Any:
+        return self._change(moment) if moment.index == self._index else moment.result
+
+
+class _Delete:
+    """Hands on one of the arguments that fit; a call in place is undone."""
+
+    def __init__(self, choice: int) -> None:
+        self._choice = choice
+
+    def __call__(self, moment: Moment) -> Any:
+        written = moment.written
+        if written is not None:
+            assert moment.before is not None
+            written.copy_(moment.before)
+            return moment.result
+        fitting = _fitting(moment)
+        if self._choice >= len(fitting):
+            return moment.result
+        (result,) = moment.leaves
+        return fitting[self._choice].reshape(result.shape)
+
+
+class _Freeze:
+    """Puts a kept tensor in the place of one result; into memory where that was written."""
+
+    def __init__(self, place: int, value: Tensor) -> None:
+        self._place = place
+        self._value = value
+
+    def __call__(self, moment: Moment) -> Any:
+        written = moment.written
+        if written is not None:
+            written.copy_(self._value)
+            return moment.result
+        target = moment.leaves[self._place]
+        if target.shape != self._value.shape:
+            return moment.result
+        value = (
+            torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
+            if _is_dense(target)
+            else torch.empty_like(target)
+        )
+        value.copy_(self._value)
+        return pytree.tree_map(lambda leaf: value if leaf is target else leaf, moment.result)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+
+
+def _fitting(moment: Moment) -> list[Tensor]:
+    """Return arguments of the result's type and of its shape but for axes of one element."""
+    if moment.written is not None:
+        return [moment.args[0]]
+    leaves = moment.leaves
+    if len(leaves) != 1:
+        return []
+    (result,) = leaves
+    wanted = [extent for extent in result.shape if extent != 1]
+    return [
+        argument
+        for argument in moment.args
+        if argument.dtype == result.dtype
+        and argument is not result
+        and not isinstance(argument, torch.nn.Parameter)
+        and [extent for extent in argument.shape if extent != 1] == wanted
+    ]
+
+
+class _Given:
+    """Which memory depends on inputs or parameters; buffers are constants."""
+
+    def __init__(self, reference: Reference, inputs: Inputs) -> None:
+        self._names = {
+            tensor.untyped_storage()._cdata
+            for tensor in (*reference.model.parameters(), *tensors_of(inputs))
+        }
+        self._inputs = [tensor.shape for tensor in tensors_of(inputs)]
+        self._held: list[Tensor] = []
+        self._constant = {t.untyped_storage()._cdata for t in reference.model.buffers()}
+
+    def hold(self, leaves: list[Tensor]) -> None:
+        """Keep memory from being used again under another name."""
+        self._held += leaves
+
+    def follow(self, moment: Moment) -> bool:
+        """Return whether a result depends on what is given, and remember it."""
+        # What came out of no call that was seen, such as `x.T`, is taken to depend.
+        reads = [argument.untyped_storage()._cdata for argument in moment.args]
+        is_module = moment.name.startswith("torch.nn.") and ".functional." not in moment.name
+        is_given = is_module or any(key not in self._constant for key in reads)
+        if not moment.args:
+            is_given = False
+        for leaf in moment.leaves:
+            if not is_given:
+                self._constant.add(leaf.untyped_storage()._cdata)
+                self._held.append(leaf)
+            else:
+                self._constant.discard(leaf.untyped_storage()._cdata)
+        return is_given
+
+
+def _loosened(tolerances: Tolerances) -> Tolerances:
+    return tuple(
+        msgspec.structs.replace(tolerance, value=max(tolerance.value, _FLOOR))
+        for tolerance in tolerances
+    )
+
+
+def _own(inputs: Inputs) -> Inputs:
+    """Return copies, which calls in place may write to."""
+    return map_tensors(lambda tensor: tensor.clone(), inputs)
+
+
+def _copied(leaves: Leaves) -> Leaves:
+    return tuple(leaf.clone() for leaf in leaves)
+
+
+def _are_equal(left: list[Tensor], right: list[Tensor]) -> bool:
+    return equal_bits(tuple(left), tuple(right))
+
+
+def _far(tensor: Tensor) -> Tensor:
+    return tensor * 1e4 if tensor.is_floating_point() else tensor.clone()
+
+
+def _tiny(tensor: Tensor) -> Tensor:
+    return tensor * 1e-30 if tensor.is_floating_point() else tensor.clone()
+
+
+def _none(tensor: Tensor) -> Tensor:
+    return torch.zeros_like(tensor)
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return torch.ones_like(tensor)
+
+
+def _opposite(tensor: Tensor) -> Tensor:
+    return -1e4 * tensor.abs() if tensor.is_floating_point() else tensor.clone()
+
+
+_STRESSES = (_far, _none, _tiny, _same, _opposite)
+
+
+def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
+    """Return what deleting and freezing each call of a task does.
+
+    Not judged are calls that follow from constants alone, and freezing what is returned as it
+    is: that is the replay answer. At most `MAX_CALLS` calls and about `MAX_S` seconds.
+    """
+    parts = [part for part in surgery.parts() if part.is_given]
+    start_s = time.monotonic()
+    effects: list[Effect] = []
+    for part in evenly(parts, MAX_CALLS):
+        if time.monotonic() - start_s > MAX_S:
+            break
+        if part.size_bytes > _MAX_KEPT_BYTES:
+            continue
+        subject = f"call {part.index} ({part.name})"
+        margin = surgery.deleted(part)
+        if margin is not None:
+            effects.append(Effect(subject=subject, change="deleted", margin=margin))
+        if part.is_output:
+            continue
+        margins = surgery.frozen(part)
+        if margins:
+            # Of several results some may be there for nobody.
+            effects.append(Effect(subject=subject, change="frozen", margin=max(margins)))
+    return tuple(effects)
+
+
+def evenly(parts: list[Part], count: int) -> Iterator[Part]:
+    """Yield `count` parts in an order in which any beginning is spread over all."""
+    step = max(1, math.ceil(len(parts) / count))
+    chosen = parts[::step]
+    for stride in (4, 2, 1):
+        for place in range(0, len(chosen), stride):
+            if stride == 4 or place % (2 * stride):
+                yield chosen[place]
