@@ -8,6 +8,7 @@ sees the rest. Code without faults may be run.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from opsgen.records import SourceFault
@@ -85,13 +86,16 @@ def check_source(code: str) -> tuple[SourceFault, ...]:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return (_unparsed(code, error),)
-    task = Reading(read_outline(tree, code))
-    faults = [
-        SourceFault(criterion=rule.criterion, rule=name, line=line, witness=witness)
-        for name, rule in RULES.items()
-        for line, witness in rule.find(task)
-    ]
-    return tuple(dict.fromkeys(faults))
+    try:
+        return tuple(dict.fromkeys(_faults(Reading(read_outline(tree, code)))))
+    except RecursionError:
+        return (SourceFault(rule="parses", line=1, witness="nested too deeply"),)
+
+
+def _faults(task: Reading) -> Iterator[SourceFault]:
+    for name, rule in RULES.items():
+        for line, witness in rule.find(task):
+            yield SourceFault(criterion=rule.criterion, rule=name, line=line, witness=witness)
 
 
 def _unparsed(code: str, error: Exception) -> SourceFault:

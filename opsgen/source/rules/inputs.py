@@ -37,8 +37,9 @@ def seeded_inputs(task: Reading) -> Iterator[Breach]:
         func = call.func
         is_seeding = isinstance(func, ast.Attribute) and func.attr.startswith("manual_seed")
         path = task.out.path(func)
-        is_seeding |= last_part(path).startswith("manual_seed")
-        if is_seeding and call.args and constant(task.out, call.args[0]) is not UNKNOWN:
+        is_global = path.startswith("torch.") and last_part(path).startswith("manual_seed")
+        is_known = bool(call.args) and constant(task.out, call.args[0]) is not UNKNOWN
+        if is_global or (is_seeding and is_known):
             yield call.lineno, path or ast.unparse(func)
     for scope in task.inputs:
         for decorator in getattr(scope.node, "decorator_list", ()):

@@ -95,7 +95,7 @@ def names_read(task: Reading, scope: Scope) -> set[str]:
 
 
 def reads_dynamically(task: Reading) -> bool:
-    """Return whether the code reads attributes by names that it computes."""
+    """Return whether attributes may be read by computed names, or by code outside the task."""
     for scope in task.out.scopes:
         for node in scope.nodes:
             if isinstance(node, ast.Call) and len(node.args) > 1:
@@ -106,7 +106,22 @@ def reads_dynamically(task: Reading) -> bool:
                 name = node.attr if isinstance(node, ast.Attribute) else node.id
                 if name in {"__dict__", "__getattribute__", "vars"}:
                     return True
+                if name == scope.receiver and _hands_over(task, node):
+                    return True
     return False
+
+
+def _hands_over(task: Reading, node: ast.AST) -> bool:
+    """Whether the bare object goes to somebody else than `super` or the task's own code."""
+    parent = task.out.parents.get(node)
+    if isinstance(parent, ast.Attribute) or not isinstance(node, ast.Name):
+        return False
+    is_known = isinstance(parent, ast.Call) and (
+        task.out.path(parent.func) in {"builtins.super", "builtins.isinstance", "builtins.type"}
+        or task.out.definition(parent.func) is not None
+        or (isinstance(parent.func, ast.Attribute) and parent.func.attr == "__init__")
+    )
+    return not is_known
 
 
 def _walks_attributes(task: Reading) -> bool:

@@ -288,13 +288,13 @@ def _keeps_axes(index: ast.expr) -> bool:
 
 
 def _is_extent(node: ast.expr) -> bool:
-    """Whether an expression is one number: an axis of a shape or arithmetic."""
+    """Whether an expression is a tensor's shape or one axis of it."""
     if isinstance(node, ast.Subscript):
         is_shape = isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
         return is_shape and not isinstance(node.slice, ast.Slice)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in {"size", "dim", "numel"} and bool(node.args)
-    return False
+        return node.func.attr == "size"
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def _is_cpu(node: ast.expr) -> bool:

@@ -54,7 +54,7 @@ _DENIED_FUNCTIONS = frozenset(
     | {"torch.use_deterministic_algorithms", "operator.attrgetter", "operator.methodcaller"}
 )
 _DENIED_BUILTINS = frozenset(
-    {"__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "delattr"}
+    {"__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile"}
     | {"eval", "exec", "exit", "globals", "help", "input", "locals", "open", "quit", "vars"}
 )
 _DENIED_ATTRIBUTES = frozenset(
@@ -87,7 +87,10 @@ def imports(task: Reading) -> Iterator[Breach]:
             else:
                 continue
             for name in names:
-                if name.partition(".")[0] not in ALLOWED_IMPORTS or _is_denied(name):
+                is_denied = (
+                    _is_denied(name) and "manual_seed" not in name
+                )  # judged where it is used
+                if name.partition(".")[0] not in ALLOWED_IMPORTS or is_denied:
                     yield node.lineno, f"import of {name}"
 
 
@@ -100,14 +103,15 @@ def denied_names(task: Reading) -> Iterator[Breach]:
                 name = node.id if node.id in {"__builtins__", "__loader__", "__spec__"} else ""
                 if path.startswith("builtins.") and last_part(path) in _DENIED_BUILTINS:
                     name = last_part(path)
-                elif path in _DENIED_FUNCTIONS:
+                elif path in _DENIED_FUNCTIONS and not _seeds_inputs(task, node):
                     name = path
                 if name:
                     yield node.lineno, name
             elif isinstance(node, ast.Attribute):
-                if node.attr in _DENIED_ATTRIBUTES or _is_reflection(task, node):
+                changes_class = node.attr == "__class__" and not isinstance(node.ctx, ast.Load)
+                if node.attr in _DENIED_ATTRIBUTES or changes_class:
                     yield node.lineno, ast.unparse(node)
-                elif _is_denied(task.out.path(node)):
+                elif _is_denied(task.out.path(node)) and not _seeds_inputs(task, node):
                     yield node.lineno, task.out.path(node)
 
 
@@ -148,6 +152,12 @@ def decorators(task: Reading) -> Iterator[Breach]:
                 yield from _own_decorators(task, scope.node)
 
 
+def _seeds_inputs(task: Reading, node: ast.AST) -> bool:
+    """Whether a name is a seeding inside of `get_inputs`, of which the inputs' rules speak."""
+    is_seeding = "manual_seed" in last_part(task.out.path(node))
+    return is_seeding and task.out.home[node] in task.inputs
+
+
 def _own_decorators(task: Reading, node: ast.AST) -> Iterator[Breach]:
     for decorator in getattr(node, "decorator_list", ()):
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
@@ -155,7 +165,7 @@ def _own_decorators(task: Reading, node: ast.AST) -> Iterator[Breach]:
         is_honest = path.startswith(
             ("torch.", "typing.", "functools.wraps", "abc.", "dataclasses.")
         )
-        if not is_honest and path not in {"builtins.staticmethod", "functools.lru_cache"}:
+        if not is_honest and path not in {"functools.cache", "functools.lru_cache"}:
             yield decorator.lineno, f"decorator {ast.unparse(decorator)[:70]}"
 
 
@@ -185,26 +195,30 @@ def _inner_modules(package: str) -> frozenset[str]:
     return frozenset(k for k, v in held.items() if isinstance(v, ModuleType) and k not in own)
 
 
-def _is_reflection(task: Reading, node: ast.Attribute) -> bool:
-    """Whether `__class__` is used for more than a name or a comparison."""
-    if node.attr != "__class__":
-        return False
-    above = task.out.parents.get(node)
-    is_name = isinstance(above, ast.Attribute) and above.attr in {"__name__", "__qualname__"}
-    return not is_name and not isinstance(above, ast.Compare)
-
-
 def _fetches(task: Reading, call: ast.Call) -> bool:
     """Whether a `getattr` fetches what is denied, or hides what it fetches."""
     base, name = task.out.path(call.args[0]), constant(task.out, call.args[1])
     if name is not UNKNOWN:
         if not isinstance(name, str):
             return False
-        is_denied = name in _DENIED_ATTRIBUTES or name in {"__class__", "os", "sys"}
+        is_denied = name in _DENIED_ATTRIBUTES or name in {"os", "sys"}
         if base.startswith("builtins."):
             is_denied |= name in _DENIED_BUILTINS
         return is_denied or bool(base and _is_denied(f"{base}.{name}"))
     made = [n for n in ast.walk(call.args[1]) if isinstance(n, ast.Call)]
     if any(isinstance(n.func, ast.Attribute) and n.func.attr in _STRING_MAKERS for n in made):
         return True
-    return base in {"torch", "builtins"} or "__builtins__" in ast.unparse(call.args[0])
+    return base in {"builtins", "torch"} and _may_name_denied(task, base, call.args[1])
+
+
+def _may_name_denied(task: Reading, base: str, name: ast.expr) -> bool:
+    """Whether an unknown name may be denied: put together, or some string of the code is it."""
+    if base == "builtins" or not isinstance(name, ast.Name | ast.Attribute | ast.Subscript):
+        return True
+    if isinstance(name, ast.Subscript) and isinstance(name.slice, ast.Slice):
+        return True
+    return any(
+        isinstance(node.value, str)
+        and (node.value in _DENIED_ATTRIBUTES or _is_denied(f"{base}.{node.value}"))
+        for node in task.find(ast.Constant)
+    )

@@ -127,6 +127,8 @@ def test_leaves_of_another_branch_are_for_the_probe(broken):
         "places = torch.arange(16)\nkeep = places[None, :] > places[:, None]\nreturn x @ keep",
         "w = torch.tensor([0.5, 0.5] * 8)\nreturn F.linear(x, w[None, :])",
         "return self.linear(x) * torch.linspace(0, 1, x.shape[1])",
+        "return self.linear(x) * torch.zeros(x.shape)",
+        "y = self.linear(x)\nreturn y * torch.zeros(y.size())",
         "return x @ self.linear.weight + torch.eye(8, 16)",
         "import torch as t\nreturn self.linear(x) + t.ones(16)",
         "z = torch.zeros\nreturn self.linear(x) + z(16)",

@@ -29,12 +29,13 @@ def test_no_inputs(broken, inputs):
     ],
 )
 def test_seeds_of_its_own(broken, inputs, above):
-    assert SEEDED in broken(inputs=inputs, above=above)
+    assert broken(inputs=inputs, above=above) == {SEEDED}
 
 
 def test_inputs_that_are_kept(broken, written):
     assert SEEDED not in broken()
     code = written(above="import functools")
+    assert check_source(code) == ()
     cached = code.replace("def get_inputs", "@functools.cache\ndef get_inputs")
     assert ("stable_inputs", "seeded_inputs") in {
         (fault.criterion, fault.rule) for fault in check_source(cached)

@@ -222,6 +222,12 @@ def test_arguments_with_an_effect(broken, parts):
     assert broken(args="slope", given="slope", below="slope = 2", **parts) == set()
 
 
+def test_an_object_that_is_handed_over_may_be_read_elsewhere(broken):
+    parts = {"args": "slope", "given": "2", "init": "self.slope = slope"}
+    assert broken("return F.relu(self.linear(x))", **parts) == {STORED}
+    assert broken("return nn.Module.__call__(self, self.linear(x))", **parts) == set()
+
+
 def test_arguments_handed_to_a_class_above(broken):
     above = """
         class Base(nn.Module):

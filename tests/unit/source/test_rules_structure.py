@@ -174,6 +174,8 @@ def test_a_fence_around_the_code(written):
     assert (fault.rule, fault.line) == ("parses", 1)
 
 
-@pytest.mark.parametrize("code", ["x = '\0'", "(" * 5000, "x = 1\n  y = 2", "", "\ufeff"])
+@pytest.mark.parametrize(
+    "code", ["x = '\0'", "(" * 5000, "x = 1\n  y = 2", "", "\ufeff", "x = " + "-" * 3000 + "1"]
+)
 def test_what_is_no_task_gets_an_answer(code):
     assert check_source(code)
