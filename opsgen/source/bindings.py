@@ -15,6 +15,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 _PURE = (ast.Constant, ast.Tuple, ast.List, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp)
 _PURE_PARTS = (*_PURE, ast.expr_context, ast.operator, ast.unaryop)
+_BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 _REGISTRARS = frozenset({"add_module", "register_buffer", "register_module", "register_parameter"})
 _FLAT = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert, ast.Pass)
 _LATE = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -38,7 +39,7 @@ class Bindings:
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.statements: list[ast.stmt] = []
         self.classes: dict[str, ast.ClassDef] = {}
-        for node in ast.walk(tree):
+        for node in statements_of(tree):
             if isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
             elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -115,17 +116,29 @@ def class_attributes(node: ast.ClassDef) -> dict[str, ast.expr | None]:
 
 def _set_on(method: Function, owner: str) -> Iterator[tuple[str, ast.expr | None]]:
     """Yield the attributes of `owner` that a method assigns or registers, and their values."""
-    for node in ast.walk(method):
+    for node in statements_of(method):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 for one in target.elts if isinstance(target, ast.Tuple) else [target]:
                     if isinstance(one, ast.Attribute) and _is_named(one.value, owner):
                         yield one.attr, node.value
-        elif isinstance(node, ast.Call):
-            name = registered_name(node)
-            if name is not None and _is_named(node.func.value, owner):  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            name = registered_name(node.value)
+            if name is not None and _is_named(node.value.func.value, owner):  # type: ignore[attr-defined]
                 yield name, None
+
+
+def statements_of(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, those in them included; what stands in expressions not."""
+    pending = [node]
+    while pending:
+        parent = pending.pop()
+        for name in _BODIES:
+            inner = getattr(parent, name, ())
+            if isinstance(inner, list):  # a lambda's body is an expression
+                yield from inner
+                pending += inner
 
 
 def registered_name(node: ast.Call) -> str | None:
