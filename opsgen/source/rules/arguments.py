@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opsgen.source.rules.liveness import names_read, reads_dynamically
+from opsgen.source.rules.liveness import names_read
 from opsgen.source.rules.scopes import parameters
 from opsgen.source.rules.task import Breach, Reading
 
@@ -28,7 +28,7 @@ def unused_arguments(task: Reading) -> Iterator[Breach]:
 def stored_arguments(task: Reading) -> Iterator[Breach]:
     """Arguments that only become attributes that nothing reads."""
     scope = task.init
-    if scope is None or not isinstance(scope.node, ast.FunctionDef) or reads_dynamically(task):
+    if scope is None or not isinstance(scope.node, ast.FunctionDef) or task.is_read_dynamically:
         return
     for argument in parameters(scope.node)[1:]:
         uses = [

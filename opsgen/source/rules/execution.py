@@ -53,19 +53,17 @@ def data_shapes(task: Reading) -> Iterator[Breach]:
 
 def mode_dependence(task: Reading) -> Iterator[Breach]:
     """Questions whether the code is being compiled, traced or exported."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Attribute):
-                path = task.out.path(node)
-                if node.attr in _MODES and not task.out.self_attribute(node):
-                    yield node.lineno, path or node.attr
-                elif path in _MODE_PACKAGES:
-                    yield node.lineno, path
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                path = task.out.path(node)
-                is_asking = last_part(path) in _MODES and path.startswith("torch.")
-                if is_asking or path.startswith(_MODE_PACKAGES):
-                    yield node.lineno, path
+    for name in task.find(ast.Name):
+        path = task.out.path(name)
+        is_asking = last_part(path) in _MODES and path.startswith("torch.")
+        if is_asking or path.startswith(_MODE_PACKAGES):
+            yield name.lineno, path
+    for node in task.find(ast.Attribute):
+        path = task.out.path(node)
+        if node.attr in _MODES and not task.out.self_attribute(node):
+            yield node.lineno, path or node.attr
+        elif path in _MODE_PACKAGES:
+            yield node.lineno, path
 
 
 def prints(task: Reading) -> Iterator[Breach]:

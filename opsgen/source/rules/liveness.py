@@ -57,7 +57,7 @@ def dead_values(task: Reading) -> Iterator[Breach]:
                 yield node.lineno, ast.unparse(node)[:80]
             elif isinstance(node, ast.Assign) and _works(task, node.value):
                 names = _targets(node)
-                if names and not any(name in read or name[0] == "_" for name in names):
+                if names and not any(name in read or not name.strip("_") for name in names):
                     yield node.lineno, ", ".join(names)
         yield from _overwritten(task, scope)
 
@@ -94,45 +94,12 @@ def names_read(task: Reading, scope: Scope) -> set[str]:
     return found
 
 
-def reads_dynamically(task: Reading) -> bool:
-    """Return whether attributes may be read by computed names, or by code outside the task."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Call) and len(node.args) > 1:
-                is_getattr = task.out.path(node.func) == "builtins.getattr"
-                if is_getattr and not isinstance(node.args[1], ast.Constant):
-                    return True
-            elif isinstance(node, ast.Attribute | ast.Name):
-                name = node.attr if isinstance(node, ast.Attribute) else node.id
-                if name in {"__dict__", "__getattribute__", "vars"}:
-                    return True
-                if name == scope.receiver and _hands_over(task, node):
-                    return True
-    return False
-
-
-def _hands_over(task: Reading, node: ast.AST) -> bool:
-    """Whether the bare object goes to somebody else than `super` or the task's own code."""
-    parent = task.out.parents.get(node)
-    if isinstance(parent, ast.Attribute) or not isinstance(node, ast.Name):
-        return False
-    is_known = isinstance(parent, ast.Call) and (
-        task.out.path(parent.func) in {"builtins.super", "builtins.isinstance", "builtins.type"}
-        or task.out.definition(parent.func) is not None
-        or (isinstance(parent.func, ast.Attribute) and parent.func.attr == "__init__")
-    )
-    return not is_known
-
-
 def _walks_attributes(task: Reading) -> bool:
     """Whether something else than the constructor reads parts without naming them."""
     building = set(task.setup) - set(task.call)
-    for scope in task.out.scopes:
-        if scope not in building:
-            for node in scope.nodes:
-                if isinstance(node, ast.Attribute) and node.attr in _WALKS:
-                    return True
-    return reads_dynamically(task)
+    others = [scope for scope in task.out.scopes if scope not in building]
+    walks = any(node.attr in _WALKS for node in task.find(ast.Attribute, others))
+    return walks or task.is_read_dynamically
 
 
 def _running_classes(task: Reading) -> Iterator[Class]:

@@ -36,6 +36,7 @@ class Outline:
         self.stars: list[str] = []
         self.loaded: set[str] = set()
         """Names of all attributes that are read, and all strings that could name one."""
+        self._paths: dict[ast.AST, str] = {}
         self.module = Scope(node=tree, parent=None, owner=None)
 
     def find_class(self, name: str) -> Class | None:
@@ -58,11 +59,14 @@ class Outline:
         Builtins start with `builtins.`. Aliases, attributes and `getattr` with a literal name
         are followed.
         """
-        if isinstance(node, ast.Attribute):
-            base = self.path(node.value, depth)
-            return f"{base}.{node.attr}" if base else ""
-        if isinstance(node, ast.Name):
-            return self._name_path(node, depth)
+        if isinstance(node, ast.Attribute | ast.Name):
+            if node not in self._paths:
+                if isinstance(node, ast.Attribute):
+                    base = self.path(node.value, depth)
+                    self._paths[node] = f"{base}.{node.attr}" if base else ""
+                else:
+                    self._paths[node] = self._name_path(node, depth)
+            return self._paths[node]
         if isinstance(node, ast.Call) and len(node.args) >= 2:
             name = node.args[1]
             if isinstance(name, ast.Constant) and self.path(node.func) == "builtins.getattr":

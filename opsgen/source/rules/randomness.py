@@ -7,10 +7,9 @@ in eval mode count: noise under `if self.training` is honest.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from opsgen.source.rules.constants import argument_of, constant
-from opsgen.source.rules.scopes import Scope
 from opsgen.source.rules.task import Breach, Reading, called_name, last_part
 
 _DRAWS = frozenset(
@@ -112,15 +111,6 @@ def is_draw(task: Reading, call: ast.Call) -> bool:
         return name in _METHOD_DRAWS
     is_torch = path in {f"torch.{name}", f"torch.functional.{name}"}
     return (is_torch and name in _DRAWS) or name in _IN_PLACE_DRAWS
-
-
-def may_draw(task: Reading, scopes: Iterable[Scope]) -> bool:
-    """Return whether anything in these scopes, sure or not, may draw or is not known."""
-    for scope in scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Call) and is_draw(task, node):
-                return True
-    return False
 
 
 def _samples_distribution(task: Reading, call: ast.Call) -> bool:

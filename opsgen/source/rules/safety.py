@@ -77,42 +77,33 @@ _STRING_MAKERS = frozenset({"chr", "decode", "format", "join", "replace", "trans
 
 def imports(task: Reading) -> Iterator[Breach]:
     """Imports of what is not on the list."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = "." * node.level + (node.module or "")
-                names = [f"{base}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            for name in names:
-                is_denied = (
-                    _is_denied(name) and "manual_seed" not in name
-                )  # judged where it is used
-                if name.partition(".")[0] not in ALLOWED_IMPORTS or is_denied:
-                    yield node.lineno, f"import of {name}"
+    found = [(node.lineno, each.name) for node in task.find(ast.Import) for each in node.names]
+    for node in task.find(ast.ImportFrom):
+        base = "." * node.level + (node.module or "")
+        found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+    for line, name in found:
+        # Seeding is judged where it is used.
+        is_denied = _is_denied(name) and "manual_seed" not in name
+        if name.partition(".")[0] not in ALLOWED_IMPORTS or is_denied:
+            yield line, f"import of {name}"
 
 
 def denied_names(task: Reading) -> Iterator[Breach]:
     """Names, aliases and attributes that reach files, processes, code or other objects."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Name):
-                path = task.out.path(node)
-                name = node.id if node.id in {"__builtins__", "__loader__", "__spec__"} else ""
-                if path.startswith("builtins.") and last_part(path) in _DENIED_BUILTINS:
-                    name = last_part(path)
-                elif path in _DENIED_FUNCTIONS and not _seeds_inputs(task, node):
-                    name = path
-                if name:
-                    yield node.lineno, name
-            elif isinstance(node, ast.Attribute):
-                changes_class = node.attr == "__class__" and not isinstance(node.ctx, ast.Load)
-                if node.attr in _DENIED_ATTRIBUTES or changes_class:
-                    yield node.lineno, ast.unparse(node)
-                elif _is_denied(task.out.path(node)) and not _seeds_inputs(task, node):
-                    yield node.lineno, task.out.path(node)
+    for name in task.find(ast.Name):
+        path = task.out.path(name)
+        if name.id in {"__builtins__", "__loader__", "__spec__"}:
+            yield name.lineno, name.id
+        elif path.startswith("builtins.") and last_part(path) in _DENIED_BUILTINS:
+            yield name.lineno, last_part(path)
+        elif path in _DENIED_FUNCTIONS and not _seeds_inputs(task, name):
+            yield name.lineno, path
+    for node in task.find(ast.Attribute):
+        changes_class = node.attr == "__class__" and not isinstance(node.ctx, ast.Load)
+        if node.attr in _DENIED_ATTRIBUTES or changes_class:
+            yield node.lineno, ast.unparse(node)
+        elif _is_denied(task.out.path(node)) and not _seeds_inputs(task, node):
+            yield node.lineno, task.out.path(node)
 
 
 def reflection(task: Reading) -> Iterator[Breach]:
@@ -125,18 +116,19 @@ def reflection(task: Reading) -> Iterator[Breach]:
 
 def patches(task: Reading) -> Iterator[Breach]:
     """Assignments to parts of torch or of another package."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            target: ast.expr | None = None
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-                target = node.value
-            elif isinstance(node, ast.Call) and node.args:
-                is_setting = task.out.path(node.func) in {"builtins.setattr", "builtins.delattr"}
-                target = node.args[0] if is_setting else None
-            path = task.out.path(target)
-            if path.partition(".")[0] in ALLOWED_IMPORTS and path:
-                assert isinstance(node, ast.expr)
-                yield node.lineno, ast.unparse(node)[:80]
+    targets: list[tuple[ast.expr, ast.expr]] = [
+        (node, node.value)
+        for node in task.find(ast.Attribute)
+        if not isinstance(node.ctx, ast.Load)
+    ]
+    targets += [
+        (call, call.args[0])
+        for call in task.find(ast.Call)
+        if call.args and task.out.path(call.func) in {"builtins.setattr", "builtins.delattr"}
+    ]
+    for change, target in targets:
+        if task.out.path(target).partition(".")[0] in ALLOWED_IMPORTS:
+            yield change.lineno, ast.unparse(change)[:80]
 
 
 def decorators(task: Reading) -> Iterator[Breach]:

@@ -25,7 +25,14 @@ class Scope:
     outer: set[str] = field(default_factory=set)
     """Names declared `global`."""
     nodes: list[ast.AST] = field(default_factory=list)
+    kinds: dict[type, list[ast.AST]] = field(default_factory=dict)
+    """The same nodes by their type."""
     children: list[Scope] = field(default_factory=list)
+
+    def add(self, node: ast.AST) -> None:
+        """Take a node in."""
+        self.nodes.append(node)
+        self.kinds.setdefault(type(node), []).append(node)
 
     @property
     def name(self) -> str:

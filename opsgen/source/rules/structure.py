@@ -82,14 +82,12 @@ def placeholders(task: Reading) -> Iterator[Breach]:
 
 def lazy_modules(task: Reading) -> Iterator[Breach]:
     """Modules without shapes until they are called."""
-    for scope in task.out.scopes:
-        for node in scope.nodes:
-            if isinstance(node, ast.Name | ast.Attribute):
-                path = task.out.path(node)
-                name = last_part(path)
-                is_lazy = name.startswith("Lazy") and path.startswith("torch.nn.")
-                if is_lazy or name in {"UninitializedBuffer", "UninitializedParameter"}:
-                    yield node.lineno, path
+    for node in [*task.find(ast.Name), *task.find(ast.Attribute)]:
+        path = task.out.path(node)
+        name = last_part(path)
+        is_lazy = name.startswith("Lazy") and path.startswith("torch.nn.")
+        if is_lazy or name in {"UninitializedBuffer", "UninitializedParameter"}:
+            yield node.lineno, path
 
 
 def _is_module(task: Reading, cls: Class) -> bool:

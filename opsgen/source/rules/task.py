@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TypeVar
 
 from opsgen.source.rules.outline import Outline
@@ -39,17 +40,40 @@ class Reading:
                     yield node
 
     def find(self, kind: type[Node], scopes: Iterable[Scope] | None = None) -> Iterator[Node]:
-        """Yield the nodes of a kind, run or not, in some scopes or in all."""
+        """Yield the nodes of one type, run or not, in some scopes or in all."""
         for scope in self.out.scopes if scopes is None else scopes:
-            for node in scope.nodes:
-                if isinstance(node, kind):
-                    yield node
+            yield from scope.kinds.get(kind, ())  # type: ignore[misc]
 
     def calls(self, scopes: Iterable[Scope]) -> Iterator[ast.Call]:
-        """Yield the calls that run whenever their scopes do."""
-        for node in self.sure(scopes):
-            if isinstance(node, ast.Call):
-                yield node
+        """Return the calls that run whenever their scopes do."""
+        return (node for node in self.find(ast.Call, scopes) if node not in self.out.doubtful)
+
+    @cached_property
+    def is_read_dynamically(self) -> bool:
+        """Whether attributes may be read by computed names, or by code outside the task."""
+        for call in self.find(ast.Call):
+            is_getattr = len(call.args) > 1 and self.out.path(call.func) == "builtins.getattr"
+            if is_getattr and not isinstance(call.args[1], ast.Constant):
+                return True
+        if {node.attr for node in self.find(ast.Attribute)} & {"__dict__", "__getattribute__"}:
+            return True
+        return any(
+            node.id == "vars"
+            or (node.id == self.out.home[node].receiver and self._hands_over(node))
+            for node in self.find(ast.Name)
+        )
+
+    def _hands_over(self, node: ast.Name) -> bool:
+        """Whether the bare object goes to somebody else than `super` or the task's own code."""
+        parent = self.out.parents.get(node)
+        if isinstance(parent, ast.Attribute):
+            return False
+        is_known = isinstance(parent, ast.Call) and (
+            self.out.path(parent.func) in {"builtins.super", "builtins.isinstance", "builtins.type"}
+            or self.out.definition(parent.func) is not None
+            or (isinstance(parent.func, ast.Attribute) and parent.func.attr == "__init__")
+        )
+        return not is_known
 
     def is_submodule(self, func: ast.expr) -> bool:
         """Return whether a call goes to an attribute of the object, such as a submodule."""

@@ -75,7 +75,7 @@ class _Reader:
 
     def visit(self, node: ast.AST, scope: Scope, sure: bool) -> None:
         self.out.home[node] = scope
-        scope.nodes.append(node)
+        scope.add(node)
         if not sure:
             self.out.doubtful.add(node)
         handler = self.handlers.get(type(node))
@@ -204,7 +204,7 @@ class _Reader:
             if isinstance(target, ast.Name) and node.value is not None:
                 self.out.parents[target] = node
                 self.out.home[target] = scope
-                scope.nodes.append(target)
+                scope.add(target)
                 self.bind(target.id, node.value, scope)
             else:
                 self.one(target, node, scope, sure)
@@ -214,7 +214,7 @@ class _Reader:
         if isinstance(node.target, ast.Name):
             self.out.parents[node.target] = node
             self.out.home[node.target] = scope
-            scope.nodes.append(node.target)
+            scope.add(node.target)
             self.bind(node.target.id, node, scope)
         else:
             self.one(node.target, node, scope, sure)

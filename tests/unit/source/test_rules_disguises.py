@@ -28,6 +28,7 @@ HONEST = {
 names = st.from_regex(r"[a-z_][a-z0-9_]{2,8}", fullmatch=True).filter(
     lambda name: (
         not keyword.iskeyword(name)
+        and name.strip("_")
         and name not in {"self", "torch", "open", "exec", "eval", "vars", "exit", "quit", "help"}
         and name not in {"input", "globals", "locals", "delattr", "compile", "breakpoint"}
     )
