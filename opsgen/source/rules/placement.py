@@ -30,10 +30,12 @@ FACTORIES = _SIZED | _RANGED | _WRAPPED
 _MOVES = frozenset({"copy_", "cuda", "to", "type_as"})
 # Methods that give no tensor, or one of no dimensions, which may meet any device.
 _NO_TENSOR = frozenset(
-    {"all", "any", "argmax", "argmin", "dim", "element_size", "get_device", "is_contiguous"}
-    | {"is_floating_point", "item", "max", "mean", "median", "min", "ndimension", "norm", "numel"}
-    | {"prod", "size", "std", "storage_offset", "stride", "sum", "tolist", "var"}
+    {"all", "any", "argmax", "argmin", "can_cast", "data_ptr", "dim", "element_size", "item"}
+    | {"max", "mean", "median", "min", "ndimension", "nelement", "norm", "numel", "prod"}
+    | {"promote_types", "result_type", "size", "std", "storage_offset", "stride", "sum"}
+    | {"tolist", "type", "typename", "var"}
 )
+_ASKING = ("_", "get_", "has_", "is_")
 _TO_ONE = frozenset({"all", "any", "argmax", "argmin", "max", "mean", "min", "norm", "prod", "sum"})
 _TENSOR_VIEWS = frozenset({"H", "T", "data", "imag", "mH", "mT", "real"})
 # What takes lengths or places on the host by contract, or makes a tensor of its own device.
@@ -238,13 +240,14 @@ class Sides:
         if path:
             name = last_part(path)
             is_op = path.startswith("torch.") and name not in FACTORIES | _NO_TENSOR
-            return is_op and name[:1].islower() and has_device
+            return is_op and has_device and name[0].islower() and not name.startswith(_ASKING)
         func = node.func
         if not isinstance(func, ast.Attribute):
             return False
         if self._task.is_submodule(func):
             return has_device and self._holds(func, ("torch.nn.",))
         is_op = func.attr not in _NO_TENSOR | {"cpu", "to", "type_as", "new_tensor", "numpy"}
+        is_op = is_op and not func.attr.startswith(_ASKING)
         return is_op and self.is_device(func.value, depth + 1)
 
     def _holds(self, node: ast.Attribute, paths: tuple[str, ...]) -> bool:
