@@ -12,7 +12,7 @@ core-ATen ops, so that one computation has one hash. Everything returns evidence
 Refused here: verdicts, timing, and any tensor left behind on a device.
 """
 
-from opsgen.verify.answers import judge_answers, lazy_answers, pooled_answers
+from opsgen.verify.answers import judge_answers, lazy_answers
 from opsgen.verify.axes import check_axes, check_mixing
 from opsgen.verify.checks import (
     NUM_REPEATS,
@@ -47,6 +47,7 @@ from opsgen.verify.leaves import (
     validate_inputs,
 )
 from opsgen.verify.naming import alias_of, canonical_call
+from opsgen.verify.pooling import pooled_answers
 from opsgen.verify.recording import Call, Recording, record_calls
 from opsgen.verify.reference import Reference, task_module, widen, working_eps
 from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault

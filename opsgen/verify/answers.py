@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +19,6 @@ from opsgen.verify.running import TaskCodeError
 FAILING_SHARE = 0.05
 _MAX_SAMPLE = 1 << 20
 _LOOSE = 1e-2
-_FADED = 1e-3
-Tolerances = tuple[Tolerance, ...]
 
 
 def judge_answers(
@@ -36,85 +33,10 @@ def judge_answers(
     that an answer only passes at 1e-2 when all elements do.
     """
     judges = [
-        _LeafJudge.of(real_view(leaf), tolerance.value)
+        LeafJudge.of(real_view(leaf), tolerance.value)
         for leaf, tolerance in zip(outputs, tolerances, strict=True)
     ]
     return tuple(_judge(name, judges, leaves) for name, leaves in answers)
-
-
-def pooled_answers(
-    reference: Reference, draws: Sequence[Inputs], seeds: Sequence[int], tolerances: Tolerances
-) -> tuple[LazyAnswer, ...]:
-    """Return how well each lazy answer does over pairs of draws and over weight seeds.
-
-    An answer's margin is the least over weight seeds, since a task that is degenerate for one
-    of them is, of the largest over pairs of draws, since a short output can be near by accident.
-    Exact leaves are judged on the elements of all pairs together. It passes at 1e-2 if it does
-    for every pair of some weight seed. `faded` is the replay at no less than a thousandth of
-    the scale: what inputs hardly move. The state of the first seed is restored.
-
-    Args:
-        reference: The task.
-        draws: At least two; each is answered from the one before it.
-        seeds: Weight seeds; the first alone counts where there is no state.
-        tolerances: The task's own.
-    """
-    chosen = seeds if reference.state.names else seeds[:1]
-    found: dict[str, list[_Pool]] = {}
-    for number, seed in enumerate(chosen):
-        reference.state.redraw(seed)
-        outputs = [reference.run(inputs) for inputs in draws]
-        others = (seed, seeds[(number + 1) % len(seeds)])
-        pools: dict[str, _Pool] = {}
-        for place in range(1, len(draws)):
-            ours, theirs = outputs[place], outputs[place - 1]
-            judges = [
-                _LeafJudge.of(real_view(leaf), tolerance.value)
-                for leaf, tolerance in zip(ours, tolerances, strict=True)
-            ]
-            for name, leaves in lazy_answers(reference, draws[place], ours, theirs, others):
-                pools.setdefault(name, _Pool(len(ours))).add(judges, leaves)
-            faded = [dataclasses.replace(j, tolerance=max(j.tolerance, _FADED)) for j in judges]
-            pools.setdefault("faded", _Pool(len(ours))).add(faded, theirs)
-        for name, pool in pools.items():
-            found.setdefault(name, []).append(pool)
-    reference.state.redraw(seeds[0])
-    return tuple(
-        LazyAnswer(
-            name=name,
-            margin=min(pool.margin for pool in pools),
-            passes_1e_2=name != "faded" and any(pool.passes for pool in pools),
-        )
-        for name, pools in found.items()
-    )
-
-
-class _Pool:
-    """One answer at one weight seed, over pairs of draws."""
-
-    def __init__(self, num_leaves: int) -> None:
-        self._floating = 0.0
-        self._wrong = [0] * num_leaves
-        self._all = [0] * num_leaves
-        self.passes = True
-
-    def add(self, judges: list[_LeafJudge], leaves: Leaves) -> None:
-        pairs = [(j, real_view(leaf)) for j, leaf in zip(judges, leaves, strict=True)]
-        if any(judge.leaf.shape != leaf.shape for judge, leaf in pairs):
-            self._floating, self.passes = math.inf, False
-            return
-        for place, (judge, leaf) in enumerate(pairs):
-            if is_exact(judge.leaf):
-                self._wrong[place] += judge.count_wrong(leaf)
-                self._all[place] += judge.values.numel()
-            else:
-                self._floating = max(self._floating, judge.margin(leaf))
-        self.passes = self.passes and all(judge.passes(leaf) for judge, leaf in pairs)
-
-    @property
-    def margin(self) -> float:
-        shares = (wrong / max(1, all_) for wrong, all_ in zip(self._wrong, self._all, strict=True))
-        return math.inf if any(share >= FAILING_SHARE for share in shares) else self._floating
 
 
 def lazy_answers(
@@ -132,6 +54,17 @@ def lazy_answers(
         other: Outputs for another draw.
         seeds: Seed of the present state, which is restored, and of another one.
     """
+    yield from still_answers(inputs, outputs, other)
+    yield from mean_answer(reference, inputs)
+    if reference.state.names:
+        reference.state.redraw(seeds[1])
+        answer = reference.run(inputs)
+        reference.state.redraw(seeds[0])
+        yield "other_weights", answer
+
+
+def still_answers(inputs: Inputs, outputs: Leaves, other: Leaves) -> Iterator[tuple[str, Leaves]]:
+    """Yield the lazy answers that need no run of their own; see `lazy_answers`."""
     yield "zeros", tuple(torch.zeros_like(leaf) for leaf in outputs)
     yield "constant", tuple(_constant(leaf).expand(leaf.shape) for leaf in other)
     for axis in range(max(leaf.ndim for leaf in outputs)):
@@ -139,20 +72,12 @@ def lazy_answers(
             yield f"axis_mean_{axis}", tuple(_axis_mean(leaf, axis) for leaf in other)
     yield "replay", other
     yield from _copies(inputs, other)
-    yield from _runs(reference, inputs, seeds)
 
 
-def _runs(
-    reference: Reference, inputs: Inputs, seeds: tuple[int, int]
-) -> Iterator[tuple[str, Leaves]]:
-    # A constant input may be outside the task's domain: then there is no such answer.
+def mean_answer(reference: Reference, inputs: Inputs) -> Iterator[tuple[str, Leaves]]:
+    """Yield what comes of the inputs' means; nothing where they are outside the task's domain."""
     with contextlib.suppress(TaskCodeError):
         yield "mean_inputs", reference.run(map_tensors(_mean_of, inputs))
-    if reference.state.names:
-        reference.state.redraw(seeds[1])
-        answer = reference.run(inputs)
-        reference.state.redraw(seeds[0])
-        yield "other_weights", answer
 
 
 def _copies(inputs: Inputs, other: Leaves) -> Iterator[tuple[str, Leaves]]:
@@ -175,8 +100,8 @@ def _as_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _LeafJudge:
-    """One true leaf, its scale and the positions it is judged on."""
+class LeafJudge:
+    """One true leaf, its scale and the positions it is judged on; see `judge_answers`."""
 
     leaf: Tensor
     where: tuple[Tensor, ...] | None
@@ -185,7 +110,8 @@ class _LeafJudge:
     tolerance: float
 
     @classmethod
-    def of(cls, leaf: Tensor, tolerance: float) -> _LeafJudge:
+    def of(cls, leaf: Tensor, tolerance: float) -> LeafJudge:
+        """Return the judge of a real leaf."""
         where = None
         if leaf.numel() > _MAX_SAMPLE:
             generator = torch.Generator().manual_seed(leaf.numel())
@@ -199,6 +125,7 @@ class _LeafJudge:
         return cls(leaf, where, _at(leaf, where), scale, tolerance)
 
     def margin(self, answer: Tensor) -> float:
+        """Return the largest multiple of the tolerance at which 5 % of the elements fail."""
         actual = _at(answer, self.where)
         if self.values.numel() == 0:
             return 0.0
@@ -210,15 +137,17 @@ class _LeafJudge:
         return over_tolerance(kth_largest(errors, num_failing), self.tolerance)
 
     def count_wrong(self, answer: Tensor) -> int:
+        """Return how many elements differ at all."""
         return int((_at(answer, self.where) != self.values).sum())
 
     def passes(self, answer: Tensor) -> bool:
+        """Whether every element is within 1e-2, absolute plus relative."""
         if not _is_close(_at(answer, self.where), self.values):
             return False
         return self.where is None or _is_close(answer, self.leaf)
 
 
-def _judge(name: str, judges: list[_LeafJudge], leaves: Leaves) -> LazyAnswer:
+def _judge(name: str, judges: list[LeafJudge], leaves: Leaves) -> LazyAnswer:
     if [real_view(leaf).shape for leaf in leaves] != [judge.leaf.shape for judge in judges]:
         return LazyAnswer(name=name, margin=math.inf, passes_1e_2=False)
     pairs = [(j, real_view(leaf)) for j, leaf in zip(judges, leaves, strict=True)]
