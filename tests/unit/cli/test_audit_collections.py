@@ -67,7 +67,9 @@ ROWS: list[tuple[str | None, str | None]] = [
     ),
     (GOOD.replace("import", "import os\nimport", 1), "novel"),
     (task("return torch.relu(self.linear(x)) - y", width=48), None),
+    (task("return torch.cos(self.linear(x)) - y", width=48), "ops_true"),
 ]
+OPS = {0: '["torch.nn.Linear", "torch.tanh", "torch.mul"]', len(ROWS) - 1: "torch.nn.Conv2d"}
 
 
 def opsgen(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -91,7 +93,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audited")
     rows = [
         {
-            "ops": '["torch.nn.Linear", "torch.tanh"]' if number % 2 else "torch.tanh",
+            "ops": OPS.get(number),
             "data_source": f"torch#{2 + number % 2}",
             "code": code,
         }
@@ -126,9 +128,10 @@ def test_every_row_has_its_reason_in_the_table(audited: Path) -> None:
         assert (evidence["probe"] is not None) == has_evidence
         assert evidence["measure"] is None
     assert "rows.parquet:0" in table[1]["witness"]
-    assert [row["declared_ops"] for row in table[:2]] == [
-        ["torch.tanh"],
-        ["torch.nn.Linear", "torch.tanh"],
+    assert [row["declared_ops"] for row in (table[0], table[1], table[-1])] == [
+        ["torch.nn.Linear", "torch.tanh", "torch.mul"],
+        [],
+        ["torch.nn.Conv2d"],
     ]
     assert [row["level"] for row in table[:2]] == [2, 3]
     good = decode_line(json.dumps(json.loads(table[0]["evidence"])["probe"]), ProbeEvidence)
@@ -144,12 +147,13 @@ def test_the_summary_counts_what_the_table_holds(audited: Path) -> None:
     assert told(audited)["num_passing"] == 2
     assert {each["data_source"]: each["rows"] for each in summary["sources"]} == {
         "torch#2": 7,
-        "torch#3": 6,
+        "torch#3": 7,
     }
     counts = {each["reason"]: each["count"] for each in summary["reasons"]}
     assert counts == {
         "self_contained": 4,
         "novel": 3,
+        "ops_true": 1,
         "executes": 1,
         "finite": 1,
         "live": 1,
