@@ -9,6 +9,12 @@ from opsgen.source.rules.liveness import names_read
 from opsgen.source.rules.scopes import parameters
 from opsgen.source.rules.task import Breach, Reading
 
+_NUMBERS = (ast.BinOp, ast.UnaryOp, ast.List, ast.Tuple)
+_CONVERSIONS = frozenset(
+    {"builtins.bool", "builtins.float", "builtins.int", "builtins.len", "builtins.list"}
+    | {"builtins.max", "builtins.min", "builtins.round", "builtins.str", "builtins.tuple"}
+)
+
 
 def shadowed_arguments(task: Reading) -> Iterator[Breach]:
     """Arguments that the constructor ignores while a call reads a global of that name."""
@@ -39,7 +45,7 @@ def stored_arguments(task: Reading) -> Iterator[Breach]:
         late = any(argument.arg in names_read(task, child) for child in scope.children)
         kept = [_kept_as(task, node) for node in uses]
         if kept and not late and all(name and name not in task.out.loaded for name in kept):
-            yield uses[0].lineno, f"self.{kept[0]}"
+            yield uses[0].lineno, f"{argument.arg}, kept as self.{kept[0]}"
 
 
 def _ignored(task: Reading) -> dict[str, ast.arg]:
@@ -54,10 +60,19 @@ def _ignored(task: Reading) -> dict[str, ast.arg]:
     }
 
 
-def _kept_as(task: Reading, node: ast.Name) -> str:
-    """Return the attribute that a name is assigned to as it is; empty for any other use."""
+def _kept_as(task: Reading, node: ast.expr) -> str:
+    """Return the attribute that nothing but a name makes up, as it is or as another number."""
     parent = task.out.parents[node]
+    while isinstance(parent, _NUMBERS) or _is_conversion(task, parent):
+        parent = task.out.parents[parent]
     if not isinstance(parent, ast.Assign | ast.AnnAssign):
         return ""
     targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
     return task.out.self_attribute(targets[0]) if len(targets) == 1 else ""
+
+
+def _is_conversion(task: Reading, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    path = task.out.path(node.func)
+    return path in _CONVERSIONS or path.startswith("math.")

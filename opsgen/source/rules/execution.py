@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from opsgen.source.rules.constants import returned_items
+from opsgen.source.rules.constants import followed, returned_items
 from opsgen.source.rules.placement import Sides
 from opsgen.source.rules.scopes import Scope
 from opsgen.source.rules.task import Breach, Reading, called_name, last_part
@@ -39,6 +39,11 @@ def waits(task: Reading) -> Iterator[Breach]:
 
 def data_shapes(task: Reading) -> Iterator[Breach]:
     """Shapes that depend on values."""
+    sides = Sides(task)
+    for node in task.find(ast.Subscript, task.call):
+        is_read = isinstance(node.ctx, ast.Load) and task.out.is_sure(node)
+        if is_read and sides.is_device(node.value) and _is_mask(task, sides, node.slice):
+            yield node.lineno, ast.unparse(node)[:80]
     for call in task.calls(task.call):
         if task.is_submodule(call.func):
             continue
@@ -49,6 +54,20 @@ def data_shapes(task: Reading) -> Iterator[Breach]:
         is_one = path == "torch.where" and len(call.args) == 1 and not call.keywords
         if is_one or (last_part(name) in _DATA_SHAPED):
             yield call.lineno, name
+
+
+def _is_mask(task: Reading, sides: Sides, node: ast.expr | None, depth: int = 0) -> bool:
+    """Whether an expression certainly compares the elements of a tensor."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return _is_mask(task, sides, node.operand, depth)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+        return _is_mask(task, sides, node.left, depth)
+    if isinstance(node, ast.Name) and depth == 0:
+        return _is_mask(task, sides, followed(task.out, node), depth + 1)
+    if not isinstance(node, ast.Compare):
+        return False
+    is_test = any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+    return not is_test and sides.is_device(node.left)
 
 
 def mode_dependence(task: Reading) -> Iterator[Breach]:

@@ -1,7 +1,7 @@
 """The rule against what somebody left in the code: fences, and notes about earlier edits.
 
 A comment is a note about an edit when it stands behind a size and says what the size was
-before, or when it says that something was changed to please whoever measures the task. What
+before or what it was changed for, or when it speaks of whoever measures the task. What
 a layer does to its channels is no edit.
 """
 
@@ -24,11 +24,17 @@ _AMOUNT = r"[\d(\[][\d_,.()\[\]x* ]*[kKmM]?"
 _GOAL = (
     r"(?:runtime|run time|running time|execution|latency|\d ?ms\b|millisecond|benchmark|measur"
     r"|kernel time|requirement|constraint|too (?:fast|slow|small|large)|memory limit|time limit"
-    r"|out of memory|\boom\b|target (?:time|range|window))"
+    r"|out of memory|\boom\b|target (?:time|range|window)"
+    r"|(?:computation|kernel|problem|task|test|workload)s? (?:\w+ )?(?:bigger|faster|harder|heavier"
+    r"|larger|longer|more|slower))"
 )
 _CHANGE = re.compile(
     rf"^#\W*(?:[\w ]{{0,40}}\b)?{_VERB}\b[\w ]{{0,40}}\bfrom {_AMOUNT}(?:to|->)"
     rf"|^#\W*(?:was|previously|originally|formerly)\W+{_AMOUNT}\W*$",
+    re.IGNORECASE,
+)
+_PURPOSE = re.compile(
+    rf"^#\W*{_VERB}\b.*\bto (?:achieve|allow|avoid|ensure|keep|make|meet|reach|satisfy|stay)\b",
     re.IGNORECASE,
 )
 _REASON = re.compile(
@@ -51,8 +57,8 @@ def leftovers(task: Reading) -> Iterator[Breach]:
         if _FENCE in token.string and line not in docstrings:
             yield line, "code fence"
         elif token.type == tokenize.COMMENT:
-            is_note = line in sized and _CHANGE.search(token.string)
-            if is_note or _REASON.search(token.string):
+            is_note = _CHANGE.search(token.string) or _PURPOSE.search(token.string)
+            if (is_note and line in sized) or _REASON.search(token.string):
                 yield line, token.string[:80]
 
 

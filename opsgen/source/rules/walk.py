@@ -146,11 +146,12 @@ class _Reader:
 
     def branch(self, node: ast.If | ast.IfExp | ast.While, scope: Scope, sure: bool) -> None:
         self.one(node.test, node, scope, sure)
-        for part in (node.body, node.orelse):
+        known = bool(node.test.value) if isinstance(node.test, ast.Constant) else None
+        for part, runs in ((node.body, known is True), (node.orelse, known is False)):
             if isinstance(part, list):
-                self.block(part, scope, False, node)
+                self.block(part, scope, sure and runs, node)
             else:
-                self.one(part, node, scope, False)
+                self.one(part, node, scope, sure and runs)
 
     def junction(self, node: ast.BoolOp, scope: Scope, sure: bool) -> None:
         self.one(node.values[0], node, scope, sure)

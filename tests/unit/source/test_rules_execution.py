@@ -59,6 +59,9 @@ def test_numbers_that_are_known(broken, forward):
         "return torch.masked_select(self.linear(x), x > 0)",
         "return torch.unique(self.linear(x))",
         "return torch.where(self.linear(x) > 0)[0]",
+        "return self.linear(x)[x > 0]",
+        "keep = (x > 0) & (x < 1)\nreturn self.linear(x)[~keep]",
+        "return torch.nonzero(self.linear(x)) if True else x",
     ],
 )
 def test_shapes_of_data(broken, forward):
@@ -67,6 +70,9 @@ def test_shapes_of_data(broken, forward):
 
 def test_shapes_of_sizes(broken):
     assert broken("return torch.where(x > 0, self.linear(x), x)") == set()
+    assert broken("y = self.linear(x)\ny[y > 0] = 0\nreturn y") == set()
+    assert broken("y = self.linear(x)\nreturn y[x.shape[0] > 4]") == set()
+    assert broken("return torch.nonzero(x) if False else self.linear(x)") == set()
     assert (
         broken("return self.unique(x)", methods="def unique(self, x):\n    return self.linear(x)")
         == set()

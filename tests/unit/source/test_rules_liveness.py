@@ -171,6 +171,10 @@ def test_inputs_that_are_read(broken, takes, forward, inputs):
         ({"args": "width, eps=1e-5", "init": "self.act = nn.Softplus(width)"}, {UNUSED_ARGUMENT}),
         ({"args": "width", "init": "self.act = nn.Softplus(2)\nself.width = width"}, {STORED}),
         (
+            {"args": "width", "init": "self.act = nn.Softplus(2)\nself.w = float(width) / 2"},
+            {STORED},
+        ),
+        (
             {
                 "args": "slope",
                 "given": "slope",
@@ -206,6 +210,11 @@ def test_arguments_without_effect(broken, parts, faults):
         },
         {
             "init": "self.slope = slope\nself.act = nn.Softplus(slope)",
+            "forward": "return self.act(self.linear(x))",
+        },
+        {
+            "init": "self.act = make(slope)",
+            "above": "def make(slope):\n    return lambda y: y * slope",
             "forward": "return self.act(self.linear(x))",
         },
         {
