@@ -24,12 +24,15 @@ _MAX_LOCKLESS_S = 3600.0  # An owner between making its folder and locking it ta
 
 
 @contextmanager
-def owned_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
+def owned_folder(
+    prefix: str, parent: str | None = None, *, is_passable: bool = False
+) -> Iterator[Path]:
     """Make a folder of our own, and remove it at the end of the block.
 
     Args:
         prefix: Start of its name, the same for all folders that may be swept together.
         parent: Where to make it; by default the host's temporary folder.
+        is_passable: Other users may pass through to folders of theirs inside.
 
     Raises:
         OSError: The folder cannot be made.
@@ -38,6 +41,8 @@ def owned_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
     descriptor = _lock(folder, os.O_CREAT)
     if descriptor is None:
         raise OSError(f"{folder} was taken away while it was made")
+    if is_passable:
+        folder.chmod(0o711)
     try:
         yield folder
     finally:

@@ -66,7 +66,8 @@ class _Flock:
 
     def open(self) -> int:
         if self._descriptor is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            # Not for writing: a task has this descriptor too.
+            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, 0o600)
         return self._descriptor
 

@@ -101,9 +101,8 @@ class Process:
         self._is_sandboxed = config.fleet.sandbox
         with contextlib.ExitStack() as stack:
             _sweep_once(config.work_dir)
-            self.folder = stack.enter_context(owned_folder(FOLDER_PREFIX, config.work_dir))
-            if config.fleet.sandbox:
-                self.folder.chmod(0o711)  # Another user passes through to its own folder.
+            folder = owned_folder(FOLDER_PREFIX, config.work_dir, is_passable=self._is_sandboxed)
+            self.folder = stack.enter_context(folder)
             self._end, theirs = socket.socketpair()
             stack.callback(self._end.close)
             self._log_end, log_theirs = os.pipe()

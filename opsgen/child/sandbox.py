@@ -47,6 +47,7 @@ MAX_FILE_BYTES = 8 << 30
 _CHANGING_USERS = (0, 1, 5, 6, 7)  # CAP_CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID.
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm")
+_LANDLOCKS = "files hidden strangers"  # The layers that it serves.
 _HEAVY = "torch"  # Known by name only: whether another user could read it.
 
 
@@ -100,17 +101,26 @@ def enter_sandbox(work: Path, device: str) -> tuple[Layer, ...]:
         _give_up_privileges()
     except OSError as error:
         raise MeasureError(f"the sandbox failed half way: {error}") from error
+    _restrict(entry, view, has_mounts=has_mounts, has_changed_user=has_changed_user)
+    entry.attempt("calls", filter_calls)
+    return outside.attack(entry.obstacles, has_changed_user=has_changed_user)
+
+
+def _restrict(entry: _Entry, view: View, *, has_mounts: bool, has_changed_user: bool) -> None:
+    """Refuse files and strangers by Landlock, as a second line or the only one."""
     abi = landlock_abi()
     if abi >= MIN_ABI_MOVES or (abi and not has_mounts):
-        readable = [Path("/")] if has_mounts else list(readable_parts(view))
+        is_simple = has_mounts and has_changed_user
+        readable = [Path("/")] if is_simple else list(readable_parts(view))
         writable = [view.work, *([SHARED_MEMORY] if has_mounts else [])]
         devices = (*view.devices, own_threads())
         entry.attempt(
-            "files hidden strangers",
+            _LANDLOCKS,
             lambda: restrict_files(abi, readable=readable, writable=writable, devices=devices),
         )
-    entry.attempt("calls", filter_calls)
-    return outside.attack(entry.obstacles, has_changed_user=has_changed_user)
+    else:
+        for name in _LANDLOCKS.split():
+            entry.obstacles.setdefault(name, "this kernel's Landlock is too old or off")
 
 
 def _enter_namespaces(entry: _Entry) -> bool:
@@ -253,7 +263,9 @@ class _Outside:
         return False
 
     def _can_spoil(self) -> bool:
-        """Tell whether files that exist can be emptied, or all share the same shared memory."""
+        """Tell whether files that exist can be changed, on disks or in the shared memory of all."""
+        if any(path.is_block_device() and _can_open(path) for path in Path("/dev").glob("*")):
+            return True
         if _device_of(SHARED_MEMORY) == self._shared_memory and _can_write(SHARED_MEMORY):
             return True
         # The lock of the folder's owner is empty: it loses nothing.
@@ -279,6 +291,13 @@ def _reaches_network() -> bool:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
         lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()[2:]
         return {line.partition(":")[0].strip() for line in lines} != {"lo"}
+    return False
+
+
+def _can_open(disk: Path) -> bool:
+    with contextlib.suppress(OSError):
+        os.close(os.open(disk, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        return True
     return False
 
 

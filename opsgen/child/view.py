@@ -158,9 +158,13 @@ def detach_mounts() -> None:
 
 
 def readable_parts(view: View) -> Iterator[Path]:
-    """Return folders and files that together hold all that the view leaves readable."""
-    yield from view.needed
-    yield from _around(Path("/"), view.hidden)
+    """Return folders and files that together hold all that the view leaves readable.
+
+    Devices are left out: who is allowed to read disks would find everything there.
+    """
+    devices = Path("/dev")
+    yield from (path for path in view.needed if path != devices)
+    yield from _around(Path("/"), (*view.hidden, devices))
 
 
 def _around(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:

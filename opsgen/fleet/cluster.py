@@ -105,7 +105,7 @@ def num_devices(device: str) -> int:
 def _start(stack: ExitStack, device: str, children_per_device: int) -> Client:
     num_workers = num_devices(device)
     sweep_folders(FOLDER_PREFIX)
-    work_dir = stack.enter_context(owned_folder(FOLDER_PREFIX))
+    work_dir = stack.enter_context(owned_folder(FOLDER_PREFIX, is_passable=True))
     cluster = LocalCluster(
         n_workers=num_workers,
         threads_per_worker=children_per_device,

@@ -51,7 +51,7 @@ def serve_fleet(config: HostConfig, announce: Callable[[str], None]) -> None:
     sweep_folders(FOLDER_PREFIX)
     # Dask tells of every lost connection at length; what matters is announced here.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with owned_folder(FOLDER_PREFIX) as folder, dask.config.set(DASK_CONFIG):
+    with owned_folder(FOLDER_PREFIX, is_passable=True) as folder, dask.config.set(DASK_CONFIG):
         asyncio.run(_serve(config, folder, announce))
 
 

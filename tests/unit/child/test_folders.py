@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from children import answer, config_in
 
 from opsgen.child import Child
@@ -79,3 +80,23 @@ def test_the_first_child_sweeps_what_others_left(tmp_path: Path) -> None:
         answer(child)
         assert not folder.exists()
         assert len(list((tmp_path / "work").glob(f"{FOLDER_PREFIX}*"))) == 1
+
+
+def test_others_pass_through_a_folder_only_if_it_says_so_and_never_look(tmp_path: Path) -> None:
+    for is_passable, mode in ((False, 0o700), (True, 0o711)):
+        with owned_folder("opsgen-child-", str(tmp_path), is_passable=is_passable) as folder:
+            assert folder.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.check
+def test_folders_of_any_depth_are_swept(tmp_path: Path) -> None:
+    process, folder = _owner(tmp_path)
+    _kill(process)
+    home = Path.cwd()
+    os.chdir(folder)
+    for _ in range(1100):
+        Path("down").mkdir()
+        os.chdir("down")
+    os.chdir(home)
+    assert sweep_folders("opsgen-child-", str(tmp_path)) == 1
+    assert list(tmp_path.iterdir()) == []
