@@ -26,7 +26,7 @@ from opsgen.release.audits import AuditRow, audit_row, write_audit
 from opsgen.release.fetching import Source
 from opsgen.run.digest import run_digest
 from opsgen.run.folder import RunFolder
-from opsgen.run.foreign import ForeignStages, split_tables
+from opsgen.run.foreign import ForeignStages
 from opsgen.run.stages import check_machine
 from opsgen.run.summary import AuditSummary, summarise
 from opsgen.source import read_rows, read_tasks
@@ -107,10 +107,14 @@ def audit_source(
         UsageError: The source cannot be read, or this machine will not do; nothing is lost.
     """
     start_s = time.monotonic()
-    recipe, tables = split_tables(recipe)
+    tables = _find_tables(recipe)
     survey = _survey(source, options.limit)
-    release = msgspec.structs.replace(recipe.release, want=survey.counts)
-    folder = _folder(source, msgspec.structs.replace(recipe, release=release), survey, options)
+    recipe = msgspec.structs.replace(
+        recipe,
+        probe=msgspec.structs.replace(recipe.probe, benchmarks=tables),
+        release=msgspec.structs.replace(recipe.release, want=survey.counts),
+    )
+    folder = _folder(source, recipe, survey, options)
     announce(f"source     {source.label}: {sum(survey.counts.values())} rows")
     announce(f"run        {folder.path}")
     with ExitStack() as stack:
@@ -118,10 +122,11 @@ def audit_source(
         if not is_new:
             stack.enter_context(folder.locked())
             _store_tasks(folder, source, options.limit)
-        if is_new or _has_work(ForeignStages(folder, tables=tables), options):
+        if is_new or _has_work(ForeignStages(folder), options):
             # Probes need a processor only, whatever the device that would measure.
             device = "cpu" if options.probe_only else recipe.measure.device
-            with Fleet(recipe.fleet, device, options.scheduler) as fleet:
+            shown = tuple(name for name in tables if name.endswith(".parquet"))
+            with Fleet(recipe.fleet, device, options.scheduler, shown) as fleet:
                 if not options.probe_only:
                     check_machine(fleet, device)
                 announce(f"dashboard  {fleet.dashboard or 'none'}")
@@ -129,8 +134,22 @@ def audit_source(
                     # Only now: a machine that will not do leaves nothing behind.
                     stack.enter_context(folder.locked())
                     _store_tasks(folder, source, options.limit)
-                _look(ForeignStages(folder, fleet, tables=tables), options)
-        return _finish(ForeignStages(folder, tables=tables), survey, start_s)
+                _look(ForeignStages(folder, fleet), options)
+        return _finish(ForeignStages(folder), survey, start_s)
+
+
+def _find_tables(recipe: Recipe) -> tuple[str, ...]:
+    """Return the benchmarks' tables, the user's own with whole paths: children stand elsewhere.
+
+    Raises:
+        UsageError: There is no such table.
+    """
+    for name in recipe.probe.benchmarks:
+        load_table(name)
+    return tuple(
+        str(Path(name).resolve()) if name.endswith(".parquet") else name
+        for name in recipe.probe.benchmarks
+    )
 
 
 def _survey(source: Source, limit: int | None) -> _Survey:
