@@ -44,7 +44,7 @@ UNUSED = (
             "        self.offset = nn.Parameter(torch.randn(out_features))",
         ),
         ("x * self.scale", "x * self.scale + 0.0 * self.offset"),
-        witness="offset",
+        witness="add",
     ),
     _dead(
         4,
@@ -126,7 +126,7 @@ ARGUMENTS = (
         GATED_PAIR,
         ("torch.sigmoid(gate)", "torch.sigmoid(x + 0 * gate)"),
         ("0.5 * gate", "0.5 * x"),
-        witness="gate",
+        witness="add",
     ),
     _dead(
         6,
@@ -142,14 +142,14 @@ ARGUMENTS = (
         GATED_PAIR,
         ("torch.sigmoid(gate)", "torch.sigmoid(torch.ones_like(gate) * x)"),
         ("0.5 * gate", "0.5 * x"),
-        witness="gate",
+        witness="mul",
     ),
     _dead(
         52,
         "softmax-over-one-key",
         _CROSS,
         ("dim=1)\n        return", "dim=-1)\n        return"),
-        witness="query",
+        witness="Linear",
         earlier=("nontrivial",),
     ),
     _dead(
@@ -157,7 +157,7 @@ ARGUMENTS = (
         "weights-averaged-out",
         ATTENTION,
         ("torch.matmul(weights, value)", "value * weights.sum(dim=-1, keepdim=True)"),
-        witness="key",
+        witness="mul",
         earlier=("nontrivial",),
     ),
 )
@@ -278,9 +278,8 @@ NO_OPS = (
         "transposed-there-and-back",
         _TRANSPOSED,
         (
-            ".cumsum(dim=-1)",
-            ".transpose(1, 2).contiguous().cumsum(dim=1).transpose(1, 2)"
-            ".contiguous().transpose(1, 2).contiguous().transpose(1, 2)",
+            "        h = h.transpose(1, 2)",
+            "        h = h.transpose(1, 2).contiguous().transpose(1, 2)\n        h = h.transpose(1, 2)",
         ),
     ),
     _dead(22, "xor-with-itself", _MASKED, ("(x > 0.3, h > 0)", "(h > 0, h > 0)")),
@@ -330,8 +329,8 @@ _SHORT = """
 import torch
 import torch.nn as nn
 
-rows = 256
-features = 1024
+rows = 2048
+features = 128
 
 
 class Model(nn.Module):

@@ -23,7 +23,7 @@ _KEPT = swapped(
     BATCH_NORM,
     (
         "super().__init__()",
-        'super().__init__()\n        self.register_buffer("seen", torch.zeros(channels, 1))',
+        'super().__init__()\n        self.register_buffer("seen", torch.rand(channels, 1))',
     ),
     ("y + self.shift", "y + self.shift + self.seen"),
 )

@@ -114,13 +114,21 @@ def get_init_inputs():
         (TOKENS, False),
         (swapped(TOKENS, (", batch_first=True", "")), True),
         (CONV_BLOCK, False),
+        (swapped(PROJECTION, ("return x *", "return x.cumsum(dim=0) *")), True),
         (swapped(PROJECTION, ("return x *", "return (x - x.mean(dim=0)) *")), True),
         (swapped(ATTENTION, ("dim=-1)", "dim=0)")), True),
     ],
-    ids=["batch first", "batch second", "convolution", "centred over the batch", "softmax over it"],
+    ids=[
+        "batch first",
+        "batch second",
+        "convolution",
+        "summed up over the batch",
+        "centred over the batch",
+        "softmax over it",
+    ],
 )
 def test_mixing_elements_of_the_batch_is_a_label(code, mixes, probed):
-    # 44: swapping two elements of the batch swaps their results, unless they see each other.
+    # 44: an element's result is its own, unless it sees the others: some of these treat all alike.
     assert probed(code).batch_mixing is mixes
 
 

@@ -163,8 +163,10 @@ TRIVIAL = (
         "largest-of-many",
         "nontrivial",
         _POOLED,
-        (" + 2 * bent[:, 0]", ""),
-        ("bent.square().sum(dim=1).sqrt()", "bent.amin(dim=1)"),
+        (
+            "bent.square().sum(dim=1).sqrt() + bent.amax(dim=1) + 2 * bent[:, 0]",
+            "3 * bent.amax(dim=1)",
+        ),
         stage="measure",
     ),
     _bad(
@@ -174,7 +176,7 @@ TRIVIAL = (
         _POOLED,
         (
             "bent.square().sum(dim=1).sqrt() + bent.amax(dim=1) + 2 * bent[:, 0]",
-            "torch.tanh(x).mean()",
+            "bent.mean()",
         ),
         stage="measure",
     ),
