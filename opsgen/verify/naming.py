@@ -133,6 +133,11 @@ def alias_of(name: str) -> str:
     return _function_of(key) if is_class else key
 
 
+def is_function(alias: str) -> bool:
+    """Whether torch has a public function or method behind an alias."""
+    return alias in _functions()
+
+
 def _resolved(key: str) -> str:
     return _SYNONYMS.get(key, key)
 

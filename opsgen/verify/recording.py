@@ -79,25 +79,42 @@ class Recording:
             task those of the function whose gradient it takes.
         loose: Aten ops that compute outside of every call.
         output: What it returned.
+        has_own_state: Modules that are none of torch hold parameters or buffers.
     """
 
     calls: tuple[Call, ...]
     loose: tuple[str, ...]
     output: Any
+    has_own_state: bool = False
 
 
-def record_calls(model: nn.Module, inputs: Inputs) -> Recording:
+def record_calls(model: nn.Module, inputs: Inputs, *, is_deep: bool = False) -> Recording:
     """Run `model`, on `meta` or on data, and return what it called; see `Recording`.
+
+    A module is one call, unless `is_deep`: then containers and modules that are none of torch
+    are looked into.
 
     Calls that are no part of torch's public surface are seen as what they call. Whatever the
     model raises travels.
     """
     recorder = _Recorder()
     functions, dispatch = _Functions(recorder), _Dispatch(recorder)
-    with _hooked(model, recorder), _watched_vjp(recorder), torch.no_grad(), functions, dispatch:
+    hooked = _hooked(model, recorder, is_deep=is_deep)
+    with hooked, _watched_vjp(recorder), torch.no_grad(), functions, dispatch:
         output = model(*inputs)
     calls = tuple(call for call in recorder.calls if not _is_access(call))
-    return Recording(calls, tuple(recorder.loose), output)
+    own = [m for m in model.modules() if not is_opaque(m)]
+    has_own_state = any(m._parameters or m._buffers for m in own)
+    return Recording(calls, tuple(recorder.loose), output, has_own_state)
+
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def is_opaque(module: nn.Module) -> bool:
+    """Whether a module is an op of torch rather than a container or written by somebody else."""
+    home = type(module).__module__
+    return home.partition(".")[0] == "torch" and not isinstance(module, _CONTAINERS)
 
 
 class _Recorder:
@@ -183,7 +200,7 @@ def _is_access(call: Call) -> bool:
 
 
 @contextlib.contextmanager
-def _hooked(model: nn.Module, recorder: _Recorder) -> Iterator[None]:
+def _hooked(model: nn.Module, recorder: _Recorder, *, is_deep: bool) -> Iterator[None]:
     def enter(module: nn.Module, _args: object) -> None:
         recorder.enter((class_name(type(module)),))
 
@@ -192,7 +209,7 @@ def _hooked(model: nn.Module, recorder: _Recorder) -> Iterator[None]:
 
     handles = []
     for module in model.modules():
-        if module is not model:
+        if module is not model and (is_opaque(module) or not is_deep):
             handles.append(module.register_forward_pre_hook(enter))
             handles.append(module.register_forward_hook(leave, always_call=True))
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from opsgen.ops import CATALOGUE, Spelling
 from opsgen.records import Graph, Task
+from opsgen.verify.declared import describe_declared
 from opsgen.verify.recording import Call, Recording, record_calls
 from opsgen.verify.reference import Reference, task_module
 from opsgen.verify.running import task_code
@@ -60,13 +61,12 @@ def describe_calls(task: Task, recording: Recording) -> str | None:
     with, in their order, and no aten op may compute outside of them. Unless it is a composite,
     which is one name for many nodes, each declared op must be its node's, be called and
     dispatch something; what else its spelling calls may move elements, make constants or
-    return from complex numbers, and no more. Of foreign code the calls that compute must be
-    the declared ops.
+    return from complex numbers, and no more. Of foreign code see `describe_declared`.
     """
+    if task.graph is None:
+        return describe_declared(task.ops, recording)
     if recording.loose:
         return f"{recording.loose[0]} computes outside of every call"
-    if task.graph is None:
-        return _describe_foreign(task, recording.calls)
     if task.origin is not None:  # a composite
         return _describe_order(task.graph, recording.calls)
     spelled = tuple(_spelling_of(task.graph, index).name for index in range(len(task.graph.nodes)))
@@ -121,19 +121,6 @@ def _describe_work(graph: Graph, calls: tuple[Call, ...]) -> str | None:
         if index not in seen:
             return f"{_spelling_of(graph, index).name} of node {index} is not called"
     return None
-
-
-def _describe_foreign(task: Task, calls: tuple[Call, ...]) -> str | None:
-    if not task.ops:
-        return None
-    computing = [call for call in calls if call.computes]
-    for place, (name, call) in enumerate(zip(task.ops, computing, strict=False)):
-        if name not in call.names:
-            return f"call {place} that computes is {call.names[0]}, not {name}"
-    if len(computing) == len(task.ops):
-        return None
-    ran = tuple(call.names[0] for call in computing)
-    return f"declared are {_listed(task.ops)}, what computes is {_listed(ran)}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -18,11 +18,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsgen.verify.leaves import tensors_of
-from opsgen.verify.recording import class_name, names_of
+from opsgen.verify.recording import class_name, is_opaque, names_of
 
 Tap = Callable[["Moment"], Any]
 """Given what happened, returns what shall have happened."""
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _QUESTIONS = frozenset(
     (
         *(
@@ -92,7 +91,7 @@ class CallTap:
     def _hooked(self) -> Iterator[None]:
         handles = []
         for module in self._model.modules():
-            if module is not self._model and _is_opaque(module):
+            if module is not self._model and is_opaque(module):
                 handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
                 handles.append(module.register_forward_hook(self._leave, always_call=True))
         try:
@@ -106,11 +105,6 @@ class CallTap:
 
     def _leave(self, module: nn.Module, args: Any, result: Any) -> Any:
         return self._state.leave(result)
-
-
-def _is_opaque(module: nn.Module) -> bool:
-    home = type(module).__module__
-    return home.partition(".")[0] == "torch" and not isinstance(module, _CONTAINERS)
 
 
 class _State:

@@ -67,7 +67,7 @@ def trace_call(model: nn.Module, inputs: Inputs) -> tuple[Trace, Recording]:
     given = tensors_of(inputs)
     tracer.read(model, given)
     with tracer:
-        recording = record_calls(model, inputs)
+        recording = record_calls(model, inputs, is_deep=True)
     outputs = tensors_of(recording.output)
     values = [tracer.value_of(tensor) for tensor in outputs]
     plain, sized = tracer.canon.digests(values)

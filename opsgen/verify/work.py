@@ -99,7 +99,7 @@ def rehearse(module: types.ModuleType, *, count_flops: bool) -> Rehearsal:
             trace, recording = trace_call(reference.model, inputs)
     except TaskCodeError:  # taken apart it does not run there
         with task_code("meta"):
-            recording = record_calls(reference.model, inputs)
+            recording = record_calls(reference.model, inputs, is_deep=True)
     return Rehearsal(found, trace, recording)
 
 

@@ -3,44 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
+from written_sources import task_source
 
 from opsgen.verify import Reference, task_module
 
 Build = Callable[..., Reference]
-
-_TEMPLATE = """
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-{init}
-
-    def forward(self, {names}):
-{forward}
-
-
-def get_inputs():
-    return [{inputs}]
-
-
-def get_init_inputs():
-    return []
-"""
-
-
-def task_source(forward: str, inputs: str, init: str = "pass", names: str = "x") -> str:
-    def indent(block: str) -> str:
-        return textwrap.indent(textwrap.dedent(block).strip(), " " * 8)
-
-    return _TEMPLATE.format(init=indent(init), forward=indent(forward), inputs=inputs, names=names)
 
 
 @pytest.fixture

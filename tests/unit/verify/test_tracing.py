@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import task_source
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written_sources import task_source
 
 from opsgen.ops import CATALOGUE
 from opsgen.recipe import read_recipe
