@@ -21,7 +21,7 @@ import msgspec
 from opsgen.admit import Case, pending
 from opsgen.fleet import Fleet
 from opsgen.recipe import Recipe
-from opsgen.records import PlanLine, Record, Verdict, digest, encode_line
+from opsgen.records import PlanLine, Record, Task, Verdict, digest, encode_line
 from opsgen.release.audits import AuditRow, audit_row, write_audit
 from opsgen.release.fetching import Source
 from opsgen.run.digest import run_digest
@@ -29,7 +29,7 @@ from opsgen.run.folder import RunFolder
 from opsgen.run.foreign import ForeignStages
 from opsgen.run.stages import check_machine
 from opsgen.run.summary import AuditSummary, summarise
-from opsgen.source import read_rows, read_tasks
+from opsgen.source import read_rows, task_of_row
 from opsgen.source.families import Families
 from opsgen.source.fingerprints import load_table
 
@@ -175,14 +175,14 @@ def _folder(source: Source, recipe: Recipe, survey: _Survey, options: AuditOptio
 def _store_tasks(folder: RunFolder, source: Source, limit: int | None) -> None:
     """Write the tasks that the folder lacks: a run may have been killed while reading."""
     known = len(folder.lines())
-    folder.append_lines(islice(_plan_lines(source, limit), known, None))
+    rows = islice(read_rows(source.path, limit=limit), known, None)
+    folder.append_lines(_plan_line(task_of_row(row), source) for row in rows)
 
 
-def _plan_lines(source: Source, limit: int | None) -> Iterator[PlanLine]:
-    for task in read_tasks(source.path, limit=limit):
-        origin = source.label + (task.origin or "").removeprefix(str(source.path))
-        named = msgspec.structs.replace(task, origin=origin)
-        yield PlanLine(data_source=task.data_source, line=task.line, task=named, tries=())
+def _plan_line(task: Task, source: Source) -> PlanLine:
+    origin = source.label + (task.origin or "").removeprefix(str(source.path))
+    named = msgspec.structs.replace(task, origin=origin)
+    return PlanLine(data_source=task.data_source, line=task.line, task=named, tries=())
 
 
 def _has_work(stages: ForeignStages, options: AuditOptions) -> bool:
