@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opsgen.source.rules.outline import Outline
-from opsgen.source.rules.scopes import Class, parameters
+from opsgen.source.rules.scopes import Class
 
 UNKNOWN = object()
 """What `constant` returns where the code does not say."""
@@ -76,21 +76,22 @@ def followed(out: Outline, node: ast.expr | None) -> ast.expr | None:
     return node
 
 
-def _formatted(part: ast.expr) -> ast.expr:
-    return part.value if isinstance(part, ast.FormattedValue) else part
+def _formatted(part: ast.expr) -> ast.expr | None:
+    """Return what a piece of an f-string holds; None where it is also formatted."""
+    if isinstance(part, ast.FormattedValue):
+        return None if part.format_spec is not None or part.conversion != -1 else part.value
+    return part
 
 
 def _combined(out: Outline, node: ast.BinOp, depth: int) -> Any:
     left, right = (constant(out, each, depth + 1) for each in (node.left, node.right))
-    if left is UNKNOWN or right is UNKNOWN or type(node.op) not in _BINARY:
-        return UNKNOWN
-    if any(isinstance(each, str) and len(each) > _MAX_LENGTH for each in (left, right)):
-        return UNKNOWN
-    if isinstance(node.op, ast.Mult) and not all(isinstance(x, int | float) for x in (left, right)):
+    if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+        return left + right if len(left) + len(right) < _MAX_LENGTH else UNKNOWN
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
         return UNKNOWN
     try:
         return _BINARY[type(node.op)](left, right)
-    except (TypeError, ValueError, ArithmeticError):
+    except (KeyError, ArithmeticError):
         return UNKNOWN
 
 
@@ -142,8 +143,3 @@ def argument_of(call: ast.Call, position: int, name: str) -> ast.expr | None:
     if position < len(call.args) and not any(isinstance(a, ast.Starred) for a in call.args):
         return call.args[position]
     return None
-
-
-def num_required(scope_node: ast.FunctionDef) -> int:
-    """Return how many parameters of a method a caller must give, its object not counted."""
-    return len(parameters(scope_node)) - 1 - len(scope_node.args.defaults)

@@ -19,6 +19,8 @@ _KEEPING = frozenset(
     | {"squeeze", "t", "transpose", "tril", "triu", "unsqueeze", "view"}
 )
 _FLOATS = frozenset({"bfloat16", "double", "float", "float16", "float32", "float64", "half"})
+_METHODS = _KEEPING | {"abs", "bool", "cuda", "exp", "float", "half", "log", "long", "sqrt", "to"}
+_MATHS = _METHODS | {"cat", "cos", "outer", "pow", "sin", "stack", "tanh", "where"}
 _CACHES = ("functools.cache", "functools.lru_cache")
 _MAX_DEPTH = 8
 
@@ -85,9 +87,8 @@ def is_tensor(task: Reading, node: object, depth: int = 0) -> bool:
         inner = node.value if isinstance(node, ast.Subscript) else node.operand
         return is_tensor(task, inner, depth + 1)
     if isinstance(node, ast.Name):
-        return (
-            is_tensor(task, followed(task.out, node), depth + 1) if _moves_on(task, node) else False
-        )
+        value = followed(task.out, node)
+        return value is not node and is_tensor(task, value, depth + 1)
     if not isinstance(node, ast.Call):
         return False
     path = task.out.path(node.func)
@@ -101,24 +102,18 @@ def is_tensor(task: Reading, node: object, depth: int = 0) -> bool:
     return False
 
 
-_METHODS = _KEEPING | {"abs", "bool", "cuda", "exp", "float", "half", "log", "long", "sqrt", "to"}
-_MATHS = _METHODS | {"cat", "cos", "outer", "pow", "sin", "stack", "tanh", "where"}
-
-
-def _moves_on(task: Reading, node: ast.Name) -> bool:
-    return followed(task.out, node) is not node
-
-
 def _built_on_import(task: Reading, node: ast.expr) -> str:
     """Return the name of the module-level tensor that an input is, or is a copy of."""
     value: ast.expr | None = node
     for _ in range(_MAX_DEPTH):
         if isinstance(value, ast.Name):
             scope, found = task.out.bindings(value.id, task.out.home[value])
+            if _is_changed(task, task.out.home[value], value.id):
+                return ""
             if scope is task.out.module:
                 is_built = len(found) == 1 and is_tensor(task, found[0])
                 return value.id if is_built else ""
-            value = followed(task.out, value) if not _is_changed(task, scope, value.id) else None
+            value = followed(task.out, value)
         elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
             is_kept = value.func.attr in _METHODS and not task.out.path(value.func)
             value = value.func.value if is_kept else None
@@ -132,12 +127,9 @@ def _is_fixed(task: Reading, node: ast.expr | None, depth: int = 0) -> bool:
     if depth > _MAX_DEPTH or node is None:
         return False
     if isinstance(node, ast.Name):
-        scope, found = task.out.bindings(node.id, task.out.home[node])
-        if scope is None or scope is task.out.module or len(found) != 1:
-            return False
-        value = found[0]
-        is_value = isinstance(value, ast.expr) and not _is_changed(task, scope, node.id)
-        return is_value and _is_fixed(task, value, depth + 1)  # type: ignore[arg-type]
+        value = followed(task.out, node)
+        is_kept = value is not node and not _is_changed(task, task.out.home[node], node.id)
+        return is_kept and _is_fixed(task, value, depth + 1)
     if isinstance(node, ast.BinOp):
         sides = (node.left, node.right)
         is_plain = all(
@@ -150,7 +142,9 @@ def _is_fixed(task: Reading, node: ast.expr | None, depth: int = 0) -> bool:
     path = task.out.path(node.func)
     name = last_part(path)
     if path == f"torch.{name}" and name in _FILLED:
-        return _has_float_dtype(task, node)
+        ends = node.args[:2] if name in {"linspace", "logspace"} else []
+        is_known = all(constant(task.out, each) is not UNKNOWN for each in ends)
+        return is_known and _has_float_dtype(task, node)
     if path == f"torch.{name}" and name in {"tril", "triu"}:
         return _is_fixed(task, node.args[0], depth + 1) if node.args else False
     if isinstance(node.func, ast.Attribute) and not path and node.func.attr in _KEEPING:
@@ -165,20 +159,28 @@ def _has_float_dtype(task: Reading, call: ast.Call) -> bool:
     return True
 
 
-def _is_changed(task: Reading, scope: Scope | None, name: str) -> bool:
-    """Whether a local may hold other values than it is bound to: stored into or passed on."""
-    for node in scope.nodes if scope is not None else ():
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            parent = task.out.parents[node]
-            if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
-                return True
-            if isinstance(parent, ast.Attribute):
-                if parent.attr.endswith("_") and parent.attr != "requires_grad_":
-                    return True
-            elif isinstance(parent, ast.Call | ast.AugAssign):
-                is_op = isinstance(parent, ast.Call) and task.out.path(parent.func).startswith(
-                    "torch."
-                )
-                if not is_op or task.out.path(parent.func).endswith("_"):  # type: ignore[union-attr]
-                    return True
+def _is_changed(task: Reading, scope: Scope, name: str, depth: int = 0) -> bool:
+    """Whether a tensor may be written to, under its name or that of a view of it."""
+    return depth > _MAX_DEPTH or any(
+        node.id == name and isinstance(node.ctx, ast.Load) and not _is_kept(task, node, depth)
+        for node in task.find(ast.Name, [scope])
+    )
+
+
+def _is_kept(task: Reading, node: ast.Name, depth: int) -> bool:
+    """Whether a use of a tensor only returns it, computes with it or gives it another name."""
+    for each in task.out.above(node):
+        if isinstance(each, ast.Attribute) and each.attr not in _METHODS:
+            return False
+        if isinstance(each, ast.Subscript) and not isinstance(each.ctx, ast.Load):
+            return False
+        if isinstance(each, ast.Call) and task.out.path(each.func).endswith("_"):
+            return False
+        if isinstance(each, ast.Return):
+            return True
+        if isinstance(each, ast.Assign):
+            target, scope = each.targets[0], task.out.home[node]
+            return isinstance(target, ast.Name) and not _is_changed(
+                task, scope, target.id, depth + 1
+            )
     return False

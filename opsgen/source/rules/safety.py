@@ -31,7 +31,7 @@ _DENIED_MODULES = (
     "torch.hub",
     "torch.library",
     "torch.multiprocessing",
-    "torch.onnx",
+    "torch.onnx.export",
     "torch.overrides",
     "torch.package",
     "torch.profiler",
@@ -69,7 +69,7 @@ _DENIED_ATTRIBUTES = frozenset(
 )
 _DENIED_PARTS = frozenset(
     {"builtins", "ctypes", "hub", "importlib", "inspect", "io", "multiprocessing", "os", "pathlib"}
-    | {"pickle", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "types"}
+    | {"pickle", "shutil", "socket", "subprocess", "sys", "tempfile", "threading"}
     | {"urllib", "weakref"}
 )
 _STRING_MAKERS = frozenset({"chr", "decode", "format", "join", "replace", "translate"})

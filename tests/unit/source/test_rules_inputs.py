@@ -72,14 +72,26 @@ def test_fixed_inputs(broken, inputs, below):
         "x = torch.zeros(8, 16)\nnn.init.normal_(x)\nreturn [x]",
         "x = torch.ones(8, 16)\nx = x * torch.rand(8, 16)\nreturn [x]",
         "return [torch.ones(8, 16) * torch.rand(8, 16)]",
+        "x = torch.zeros(8, 16)\nv = x.view(-1)\nv.normal_()\nreturn [x]",
+        "x = torch.zeros(8, 16)\nx.view(-1)[:3] = torch.randn(3)\nreturn [x]",
+        "x = torch.zeros(8, 16)\nfill(x)\nreturn [x]",
+        "return [torch.linspace(0, draw(1).item(), 16)]",
         "return [draw(8, 16)]",
         "torch.randn(1)\nreturn [torch.randn(size, 16)]",
         "return [torch.full((8, 16), torch.rand(()).item())]",
     ],
 )
 def test_inputs_that_vary_or_are_integers(broken, inputs):
-    above = "size = 8\n\ndef draw(*shape):\n    return torch.zeros(shape).uniform_()"
+    above = "def fill(x):\n    x.normal_()\n\nsize = 8\n\ndef draw(*shape):\n    return torch.zeros(shape).uniform_()"
     assert broken(inputs=inputs, above=above, takes="self, x, *rest") == set()
+
+
+def test_a_buffer_that_is_filled_anew_varies(broken):
+    above = "X = torch.zeros(8, 16)"
+    assert broken(inputs="X.normal_()\nreturn [X]", above=above) == set()
+    assert broken(inputs="torch.nn.init.normal_(X)\nreturn [X]", above=above) == set()
+    assert broken(inputs="return [X + 1]", above=above) == {FIXED}
+    assert broken(inputs="return [X]", above=above) == {FIXED}
 
 
 def test_arguments_off_drawn_inputs(broken):

@@ -45,6 +45,7 @@ def test_imports_off_the_list(broken, line):
         "from typing import Optional",
         "from torch.utils.checkpoint import checkpoint",
         "from torch.nn.utils import parametrizations",
+        "from torch.types import Number",
         "from itertools import chain as c",
     ],
 )
@@ -99,6 +100,8 @@ def test_names_that_reach_out(broken, above, init):
         "name = 'load'\ngetattr(torch, name)",
         "names = ['load']\ngetattr(torch, names[0])",
         "getattr(torch, rest[0] + rest[1])",
+        "getattr(torch, '%9999999999d' % 1)",
+        "getattr(torch, f'{1:>9999999999}')",
         "getattr(torch, rest[0][::-1])",
         "self.__class__ = nn.Linear",
         "getattr(self, '__dic' + 't__')",
