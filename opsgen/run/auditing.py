@@ -115,13 +115,17 @@ def audit_source(
         release=msgspec.structs.replace(recipe.release, want=survey.counts),
     )
     folder = _folder(source, recipe, survey, options)
-    announce(f"source     {source.label}: {sum(survey.counts.values())} rows")
-    announce(f"run        {folder.path}")
     with ExitStack() as stack:
-        is_new = not folder.path.exists()
-        if not is_new:
+
+        def begin() -> None:
+            announce(f"source     {source.label}: {sum(survey.counts.values())} rows")
+            announce(f"run        {folder.path}")
             stack.enter_context(folder.locked())
             _store_tasks(folder, source, options.limit)
+
+        is_new = not folder.path.exists()
+        if not is_new:
+            begin()
         if is_new or _has_work(ForeignStages(folder), options):
             # Probes need a processor only, whatever the device that would measure.
             device = "cpu" if options.probe_only else recipe.measure.device
@@ -129,11 +133,10 @@ def audit_source(
             with Fleet(recipe.fleet, device, options.scheduler, shown) as fleet:
                 if not options.probe_only:
                     check_machine(fleet, device)
-                announce(f"dashboard  {fleet.dashboard or 'none'}")
                 if is_new:
                     # Only now: a machine that will not do leaves nothing behind.
-                    stack.enter_context(folder.locked())
-                    _store_tasks(folder, source, options.limit)
+                    begin()
+                announce(f"dashboard  {fleet.dashboard or 'none'}")
                 _look(ForeignStages(folder, fleet), options)
         return _finish(ForeignStages(folder), survey, start_s)
 

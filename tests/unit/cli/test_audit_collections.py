@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from opsgen.recipe import read_recipe
 from opsgen.records import Attempt, ProbeEvidence, decode_line
 
 TASK = """import torch
@@ -76,6 +77,7 @@ def opsgen(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "opsgen", *args],
         cwd=folder,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         timeout=600,
@@ -214,6 +216,7 @@ def test_a_killed_audit_goes_on_where_it_was(way: signal.Signals, tmp_path: Path
         time.sleep(0.01)
     os.kill(process.pid, way)
     process.wait(timeout=60)
+    assert process.returncode == (-way if way == signal.SIGKILL else 130)
     first = read_attempts(tmp_path)
     assert 3 <= len(first) < count
     done = opsgen(tmp_path, *command, "--json")
@@ -256,9 +259,12 @@ def test_what_the_probe_leaves_open_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.check
-def test_a_limit_reads_the_first_rows_only(tmp_path: Path) -> None:
+def test_probes_need_no_gpu_and_a_limit_reads_the_first_rows_only(tmp_path: Path) -> None:
     _task_folder(tmp_path, 3)
-    done = opsgen(tmp_path, "audit", "tasks", "--probe-only", "--limit", "1", "--json")
+    options = ("--device", "cuda", "--probe-only", "--limit", "1", "--json")
+    done = opsgen(tmp_path, "audit", "tasks", *options)
+    (recipe,) = tmp_path.glob("data/runs/audit-tasks-*/recipe.toml")
+    assert read_recipe(recipe).admit.runtime_window_ms == (1.05, 95.0)  # a GPU's own
     assert json.loads(done.stdout)["summary"]["total"]["rows"] == 1, done.stderr
 
 
@@ -274,6 +280,7 @@ def test_a_limit_reads_the_first_rows_only(tmp_path: Path) -> None:
         (("rows.jsonl", "--recipe", "no.toml"), "no.toml"),
         (("rows.jsonl", "--set", 'probe.benchmarks=["kernelbnch"]'), "kernelbnch: no such table"),
         (("rows.jsonl", "--revision", "main"), "no revision main"),
+        (("rows.jsonl", "--device", "cuda"), "no GPU"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(
@@ -283,7 +290,7 @@ def test_mistakes_are_one_line_and_leave_nothing(
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "rows.jsonl").write_text(json.dumps({"code": GOOD}) + "\n")
     pq.write_table(pa.table({"prompt": ["Write a kernel."]}), tmp_path / "other.parquet")
-    done = opsgen(tmp_path, "audit", *args, "--probe-only")
+    done = opsgen(tmp_path, "audit", *args, *([] if "cuda" in args else ["--probe-only"]))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert words in done.stderr

@@ -169,6 +169,16 @@ def test_each_text_is_asked_once_and_never_again(collection: Path) -> None:
     assert Machines.asked == []
 
 
+def test_origins_begin_with_the_name_that_was_given(collection: Path) -> None:
+    recipe = Recipe(name="audit", seed=1, probe=ProbeConfig(benchmarks=()))
+    options = AuditOptions(runs=collection.parent / "runs", probe_only=True)
+    source = Source(path=collection.parent, label="own/tasks@0123", name="tasks")
+    done = audit_source(source, recipe, options)
+    origins = [case.task.origin for case in done.cases]
+    assert origins == [f"own/tasks@0123/rows.jsonl:{number}" for number in range(4)]
+    assert done.verdicts[2].witness.endswith(origins[0])
+
+
 @pytest.mark.parametrize("kept", [0, 1, 3])
 def test_tasks_that_a_killed_reader_left_out_are_added(kept: int, collection: Path) -> None:
     first = audit(collection)
