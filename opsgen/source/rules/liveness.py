@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from opsgen.source.rules.constants import returned_items
-from opsgen.source.rules.placement import FACTORIES
+from opsgen.source.rules.placement import FACTORIES, NAMESPACES
 from opsgen.source.rules.scopes import Class, Scope, parameters
 from opsgen.source.rules.task import Breach, Reading, last_part
 
@@ -19,7 +19,6 @@ _WALKS = frozenset(
 _CONTAINERS = frozenset(
     {"ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"}
 )
-_NAMESPACES = ("torch.", "torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special.")
 _NO_WORK = FACTORIES | frozenset(
     {"autocast", "broadcast_shapes", "can_cast", "compile", "cond", "device", "enable_grad"}
     | {"finfo", "iinfo", "inference_mode", "initial_seed", "load", "manual_seed", "no_grad"}
@@ -225,7 +224,7 @@ def _works(task: Reading, node: ast.expr) -> bool:
     path = task.out.path(node.func)
     if path:
         name = last_part(path)
-        is_op = path[: -len(name)] in _NAMESPACES and name[0].islower()
+        is_op = path[: -len(name)] in NAMESPACES and name[0].islower()
         is_op = is_op and not name.endswith("_") and not name.startswith(("is_", "set_", "get_"))
         return is_op and name not in _NO_WORK
     if not isinstance(node.func, ast.Attribute):

@@ -40,8 +40,11 @@ _TO_ONE = frozenset({"all", "any", "argmax", "argmin", "max", "mean", "min", "no
 _TENSOR_VIEWS = frozenset({"H", "T", "data", "imag", "mH", "mT", "real"})
 # What takes lengths or places on the host by contract, or makes a tensor of its own device.
 _HOST_ARGUMENTS = frozenset(
-    {"ctc_loss", "tensor_split", "as_tensor", "device", "is_tensor", "tensor", "index_put"}
+    {"as_tensor", "broadcast_tensors", "compile", "cond", "ctc_loss", "device", "index_put"}
+    | {"meshgrid", "tensor", "tensor_split", "vmap", "while_loop"}
 )
+NAMESPACES = ("torch.", "torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special.")
+"""Where torch keeps functions of tensors."""
 _MAX_DEPTH = 10
 
 
@@ -89,12 +92,12 @@ class Sides:
         ]
         path = self._out.path(node.func)
         if path:
-            is_known = path.startswith("torch.") and not path.startswith("torch.nn.utils.")
-            is_known = is_known and last_part(path) not in _HOST_ARGUMENTS
-            return arguments if is_known and last_part(path)[:1].islower() else []
+            name = last_part(path)
+            is_known = path[: -len(name)] in NAMESPACES and name[0].islower()
+            return arguments if is_known and not _takes_host(name) else []
         func = node.func
         if isinstance(func, ast.Attribute) and not self._task.is_submodule(func):
-            is_known = func.attr not in _MOVES | _HOST_ARGUMENTS
+            is_known = func.attr not in _MOVES and not _takes_host(func.attr)
             return [func.value, *arguments] if is_known else []
         return []
 
@@ -270,6 +273,11 @@ def _inputs(scope: Scope) -> set[str]:
         for each in given
         if each.annotation is None or "Tensor" in ast.unparse(each.annotation)
     }
+
+
+def _takes_host(name: str) -> bool:
+    """Whether a function may be given tensors of the host together with others."""
+    return name in _HOST_ARGUMENTS or name.startswith(_ASKING) or name.endswith("_as")
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -65,7 +65,7 @@ def counters(task: Reading) -> Iterator[Breach]:
 
 def global_state(task: Reading) -> Iterator[Breach]:
     """Module variables, class attributes and default arguments changed at run time."""
-    for scope in {*task.call, *task.setup, *task.inputs, *task.init_inputs}:
+    for scope in dict.fromkeys([*task.call, *task.setup, *task.inputs, *task.init_inputs]):
         for node in scope.nodes:
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 if node.id in scope.outer:
@@ -149,6 +149,7 @@ def _counted(task: Reading, scope: Scope, node: ast.AugAssign | ast.Assign) -> s
         for each in stores
     )
     starts = [each.value for each in stores if each.scope is not scope and each.value is not None]
+    starts += [each for each in _class_values(task, scope.owner, name) if each is not None]
     is_plain = bool(starts) and all(isinstance(each, ast.Constant) for each in starts)
     return f"self.{name}" if is_plain and not is_fresh else ""
 
@@ -167,8 +168,20 @@ def _grown(task: Reading, node: ast.Call | ast.Subscript) -> str:
     if not name or scope.owner is None:
         return ""
     stores = task.out.stores(scope.owner, name)
-    is_kept = len(stores) == 1 and stores[0].scope in task.setup
-    return f"self.{name}" if is_kept and _is_container(task, stores[0].value) else ""
+    values = [each.value for each in stores if each.scope in task.setup]
+    if not stores:
+        values = _class_values(task, scope.owner, name)
+    is_kept = len(values) == 1 and len(stores) <= 1 and _is_container(task, values[0])
+    return f"self.{name}" if is_kept else ""
+
+
+def _class_values(task: Reading, owner: Class, name: str) -> list[ast.expr | None]:
+    """Return what the bodies of a class and those above it bind a name to."""
+    return [
+        each if isinstance(each, ast.expr) else None
+        for cls in task.out.lineage(owner)
+        for each in cls.scope.bindings.get(name, ())
+    ]
 
 
 def _is_container(task: Reading, value: object) -> bool:

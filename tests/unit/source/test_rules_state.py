@@ -59,10 +59,12 @@ def test_modules_in_plain_lists(broken):
         ("self.seen.append(x)\nreturn self.linear(x)", "self.seen = []"),
         ("self.seen[x.shape] = x\nreturn self.linear(x)", "self.seen = {}"),
         ("y = self.linear(x)\nself.register_buffer('last', y)\nreturn y", ""),
+        ("self.shared += 1\nreturn self.linear(x)", ""),
+        ("self.memory.append(x)\nreturn self.linear(x)", ""),
     ],
 )
 def test_counters(broken, forward, init):
-    assert broken(forward, init=init) == {COUNTER}
+    assert broken(forward, init=init, methods="shared = 0\nmemory = []") == {COUNTER}
 
 
 @pytest.mark.parametrize(
