@@ -78,8 +78,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks in order of their names."""
     null: tuple[NullBin, ...]
     """By rising length; the first begins at 0."""
+    canary: str | None
+    """Sized trace of a task that every table is made with: tells traces of another version."""
     digest: str
-    """Of the rows and the null distribution."""
+    """Of the rows, the null distribution and the canary."""
     sets: tuple[frozenset[int], ...]
     """Shingles of each row."""
 
@@ -136,13 +138,16 @@ def form_shingles(form: Form) -> frozenset[int]:
     return shingles(form.model_tokens)
 
 
-def make_table(rows: Iterable[Fingerprint], null: Sequence[NullBin] = ()) -> Table:
+def make_table(
+    rows: Iterable[Fingerprint], null: Sequence[NullBin] = (), canary: str | None = None
+) -> Table:
     """Return rows as a table, in the order of their names."""
     ordered = tuple(sorted(rows, key=lambda row: row.name))
     return Table(
         rows=ordered,
         null=tuple(null),
-        digest=digest(FORM, ordered, list(null)),
+        canary=canary,
+        digest=digest(FORM, ordered, list(null), canary),
         sets=tuple(frozenset(row.shingles) for row in ordered),
     )
 
@@ -156,6 +161,7 @@ def write_table(path: Path, table: Table) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    note = {"form": FORM, "null": table.null, "canary": table.canary}
     schema = pa.schema(
         [
             ("name", pa.string()),
@@ -168,7 +174,7 @@ def write_table(path: Path, table: Table) -> None:
             ("num_tokens", pa.int32()),
             ("shingles", pa.list_(pa.uint32())),
         ],
-        metadata={_METADATA: msgspec.json.encode({"form": FORM, "null": table.null})},
+        metadata={_METADATA: msgspec.json.encode(note)},
     )
     columns = pa.Table.from_pylist([msgspec.to_builtins(row) for row in table.rows], schema)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,4 +225,4 @@ def _read(path: Path, changed_ns: int) -> Table:
     except (OSError, KeyError, pa.ArrowException, msgspec.ValidationError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(f"benchmark {path}: no table of fingerprints: {reason}") from None
-    return make_table(rows, null)
+    return make_table(rows, null, note.get("canary"))

@@ -2,7 +2,8 @@
 
     python tests/tables/plot_null.py kernelbench --out data/contamination/kernelbench.png
 
-Prints the bins in Markdown. The points of the plot are sampled tasks that the table was not made
+Prints the bins in Markdown; with `--source FOLDER`, which holds the benchmark, also how many of its
+tasks of two and more ops are still found when they get a line more. The points of the plot are sampled tasks that the table was not made
 with: how near each is to the benchmark, whatever it calls. It needs matplotlib, which the extra
 `notebooks` brings.
 """
@@ -10,9 +11,11 @@ with: how near each is to the benchmark, whatever it calls. It needs matplotlib,
 from __future__ import annotations
 
 import argparse
+import ast
 import logging
 from pathlib import Path
 
+from opsgen.source import foreign_task, read_tasks
 from opsgen.source.chance import SEED, draw_tasks
 from opsgen.source.fingerprints import NullBin, Table, fingerprint, load_table
 
@@ -26,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("benchmark")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--source", type=Path, help="folder of the benchmark")
     parser.add_argument("--num", type=int, default=3000, help="sampled tasks shown")
     parser.add_argument("--seed", type=int, default=SEED + 1)
     options = parser.parse_args()
@@ -34,6 +38,11 @@ def main() -> None:
     points = nearest_points(table, options.num, options.seed)
     above = sum(similarity > table.limit(num_tokens) for num_tokens, similarity in points)
     logging.info("%d of %d sampled tasks lie above their limit", above, len(points))
+    if options.source is not None:
+        found = [
+            is_found(task.code, table) for task in read_tasks(options.source) if task.level > 1
+        ]
+        logging.info("%d of %d tasks with a line more lie above theirs", sum(found), len(found))
     plot(table, points, options.out)
 
 
@@ -62,6 +71,17 @@ def nearest_points(table: Table, num_tasks: int, seed: int) -> list[Point]:
     return points
 
 
+def is_found(code: str, table: Table) -> bool:
+    """Return whether a task is above its limit when its forward begins with a line more."""
+    tree = ast.parse(code)
+    model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
+    forward = next(n for n in model.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
+    name = forward.args.args[1].arg
+    forward.body[:0] = ast.parse(f"{name} = {name}.contiguous()").body
+    row = fingerprint(foreign_task(ast.unparse(tree), origin="padded"), None, "padded")
+    return table.nearest(frozenset(row.shingles))[0] > table.limit(row.num_tokens)
+
+
 def plot(table: Table, points: list[Point], path: Path) -> None:
     """Draw quantiles by length over the points."""
     import matplotlib as mpl
@@ -85,7 +105,7 @@ def plot(table: Table, points: list[Point], path: Path) -> None:
     axes.axhline(0.9, color="0.4", linestyle=":", linewidth=1, label="0.9")
     own = [(row.num_tokens, 1.02) for row in table.rows]
     axes.scatter(
-        *zip(*own, strict=True), s=12, marker="|", color="black", label="the benchmark's own"
+        *zip(*own, strict=True), s=12, marker="|", color="black", label="lengths of its tasks"
     )
     axes.set(xscale="log", xlim=(15, _LAST), ylim=(0, 1.05))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -93,7 +113,7 @@ def plot(table: Table, points: list[Point], path: Path) -> None:
     axes.set_xticks([20, 30, 40, 50, 70, 100, 200, 400])
     axes.set_xlabel("tokens of Model in normalised form")
     axes.set_ylabel("Jaccard index to the nearest task")
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.98), fontsize=8, framealpha=0.9)
+    figure.legend(loc="outside right upper", fontsize=8)
     figure.savefig(path, dpi=130)
 
 

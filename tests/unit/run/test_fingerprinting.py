@@ -148,6 +148,13 @@ def test_a_single_call_is_the_same_with_its_sizes_only(fleet: Fleet, table: str)
 
 
 @pytest.mark.check
+def test_the_shipped_table_was_made_by_todays_traces(fleet: Fleet, table: str) -> None:
+    own, shipped = load_table(table), load_table("kernelbench")
+    assert own.canary is not None
+    assert shipped.canary == own.canary, "make opsgen/tables/kernelbench.parquet anew"
+
+
+@pytest.mark.check
 def test_what_cannot_be_read_is_one_line(fleet: Fleet, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=re.escape(str(tmp_path / "nothing"))):
         make_fingerprints(fleet, tmp_path / "nothing", "own", num_sampled=0)

@@ -129,7 +129,7 @@ def test_a_table_is_read_as_it_was_written(table: str, tmp_path: Path) -> None:
     first = load_table(table)
     assert len(first.rows) == NUM_PLANTED
     path = tmp_path / "again.parquet"
-    write_table(path, make_table(reversed(first.rows), first.null))
+    write_table(path, make_table(reversed(first.rows), first.null, first.canary))
     second = load_table(str(path))
     assert (second.rows, second.null, second.digest) == (first.rows, first.null, first.digest)
     write_table(path, make_table(first.rows[1:], first.null))
