@@ -88,16 +88,19 @@ def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str,
         context.stage("probe")
     if full.fits(*_TINY):
         _look(request, full.code, seen)
+        seen["is_full_size"] = True
         return
     found = _look_at_cuts(request, context)
     context.stage("probe")
     if found is not None and not (_is_doubtful(found) and full.fits(*_SMALL)):
         seen.update(found)
-        if full.fits(*_SMALL) and "tolerances" in found and request.lazy_answers:
+        seen["is_full_size"] = False
+        if full.fits(*_SMALL) and "answers" in found:
             with task_module(full.code) as module:
                 Look(request, module, seen, is_brief=True).answer(found["tolerances"])
     elif full.fits(*_LARGE):
         _look(request, full.code, seen, is_brief=not full.fits(*_SMALL))
+        seen["is_full_size"] = True
 
 
 def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] | None:

@@ -144,6 +144,9 @@ class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
     """`same`, `differs` or `mutates`: what train mode does against eval mode."""
     answers: tuple[LazyAnswer, ...] = ()
     """Lazy answers on the twin: each at its best weight seed, over several draws."""
+    is_full_size: bool | None = None
+    """Whether the answers are those at the default workload of foreign code, not at a cut of it;
+    absent for sampled tasks, and without answers."""
     effects: tuple[Effect, ...] = ()
     """Deleted and frozen nodes, redrawn inputs and parameters."""
     trace: Trace | None = None

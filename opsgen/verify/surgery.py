@@ -30,7 +30,7 @@ from opsgen.verify.tapping import CallTap, Moment, OpTap, Tap
 Tolerances = tuple[Tolerance, ...]
 MAX_CALLS = 64
 MAX_S = 2.0
-"""Seconds that the calls of one task may take; what does not fit is left out, evenly."""
+"""Processor seconds that the calls of one task may take; what does not fit is left out, evenly."""
 _MAX_KEPT_BYTES = 512 * 2**20
 _CLEAR = 2.0
 _FLOOR = 1e-4
@@ -65,6 +65,7 @@ class Part:
         size_bytes: Of its results.
         is_output: Its result is what the model returns.
         is_given: It depends on an input or a parameter.
+        reads_inputs: It depends on an input.
         is_exact: All results are integers or booleans.
         num_fitting: Arguments that could stand for its result.
     """
@@ -75,6 +76,7 @@ class Part:
     size_bytes: int
     is_output: bool
     is_given: bool
+    reads_inputs: bool
     is_exact: bool
     num_fitting: int
 
@@ -102,10 +104,11 @@ class Surgery:
     def parts(self) -> list[Part]:
         """Run once and return the parts that make new values, in order."""
         found: list[tuple[Part, list[int]]] = []
-        given = _Given(self.reference, self.draws[0])
+        inputs = _own(self.draws[0])
+        given = _Given(self.reference, inputs)
 
         def look(moment: Moment) -> Any:
-            is_given = given.follow(moment)
+            is_given, reads_inputs = given.follow(moment)
             if moment.computes and moment.leaves:
                 leaves = moment.leaves
                 part = Part(
@@ -115,15 +118,15 @@ class Surgery:
                     size_bytes=sum(leaf.nbytes for leaf in leaves),
                     is_output=False,
                     is_given=is_given,
+                    reads_inputs=reads_inputs,
                     is_exact=all(is_exact(leaf) for leaf in leaves),
                     num_fitting=len(_fitting(moment)),
                 )
-                found.append((part, [leaf.untyped_storage()._cdata for leaf in leaves]))
-                given.hold(leaves)
+                found.append((part, [_memory(leaf) for leaf in leaves]))
             return moment.result
 
-        outputs = self._run(self.draws[0], look)
-        returned = {leaf.untyped_storage()._cdata for leaf in outputs}
+        outputs = self._run_on(inputs, look)
+        returned = {_memory(leaf) for leaf in outputs}
         for part, storages in found:
             part.is_output = len(storages) == 1 and not returned.isdisjoint(storages)
         last = [part for part, storages in found if part.is_output]
@@ -147,15 +150,20 @@ class Surgery:
         return min(margins, default=None)
 
     def frozen(self, part: Part) -> list[float]:
-        """Return the margin of freezing each result; empty where no draw or state changes it."""
+        """Return the margin of freezing each result; empty where no state changes it either.
+
+        What comes of inputs and is the same for another draw is frozen as it is.
+        """
         ours = self._values(part, 0)
         theirs = self._values(part, 1)
+        if not ours:
+            return []
         if _are_equal(ours, theirs):
+            if part.reads_inputs:
+                return [math.inf if self._is_guard(part, _Freeze(0, ours[0])) else 0.0]
             self.reference.state.redraw(self.seeds[1])
             theirs = self._values(part, 0)
             self.reference.state.redraw(self.seeds[0])
-            if _are_equal(ours, theirs):
-                return self._unmoved(part)
         if [t.shape for t in theirs] != [o.shape for o in ours]:
             return []
         margins = []
@@ -172,19 +180,6 @@ class Surgery:
                 margin = math.inf
             margins.append(margin)
         return margins
-
-    def _unmoved(self, part: Part) -> list[float]:
-        """Return the margin of a result that neither draws nor state change: 0 unless it guards.
-
-        What follows from shapes alone, or from constants, is not judged.
-        """
-        (value, *_) = self._values(part, 0)
-        moved = False
-        for inputs, _ in self._stressed():
-            moved = moved or not _are_equal([value], self._values_on(part, inputs)[:1])
-        if not moved:
-            return []
-        return [math.inf if self._is_guard(part, _Freeze(0, value)) else 0.0]
 
     def _is_guard(self, part: Part, change: _Change) -> bool:
         """Whether unusual inputs need the part: without it they give what is not finite.
@@ -243,7 +238,9 @@ class Surgery:
         return kept
 
     def _run(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
-        inputs = _own(inputs)
+        return self._run_on(_own(inputs), tap, watched)
+
+    def _run_on(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
         with self.tapping(self.reference, tap, watched).running():
             return self.reference.run(inputs)
 
@@ -329,36 +326,33 @@ def _fitting(moment: Moment) -> list[Tensor]:
 
 
 class _Given:
-    """Which memory depends on inputs or parameters; buffers are constants."""
+    """Which memory depends on inputs, and which on neither inputs nor parameters."""
 
     def __init__(self, reference: Reference, inputs: Inputs) -> None:
-        self._names = {
-            tensor.untyped_storage()._cdata
-            for tensor in (*reference.model.parameters(), *tensors_of(inputs))
-        }
-        self._inputs = [tensor.shape for tensor in tensors_of(inputs)]
         self._held: list[Tensor] = []
-        self._constant = {t.untyped_storage()._cdata for t in reference.model.buffers()}
+        self._constant = {_memory(buffer) for buffer in reference.model.buffers()}
+        self._inputs = {_memory(tensor) for tensor in tensors_of(inputs)}
 
     def hold(self, leaves: list[Tensor]) -> None:
         """Keep memory from being used again under another name."""
         self._held += leaves
 
-    def follow(self, moment: Moment) -> bool:
-        """Return whether a result depends on what is given, and remember it."""
-        # What came out of no call that was seen, such as `x.T`, is taken to depend.
-        reads = [argument.untyped_storage()._cdata for argument in moment.args]
+    def follow(self, moment: Moment) -> tuple[bool, bool]:
+        """Return whether a result depends on anything given, and on inputs; remember both."""
+        # What came out of no call that was seen, such as a cast by `.data`, counts as given.
+        reads = [_memory(argument) for argument in moment.args]
         is_module = moment.name.startswith("torch.nn.") and ".functional." not in moment.name
-        is_given = is_module or any(key not in self._constant for key in reads)
-        if not moment.args:
-            is_given = False
+        is_given = bool(reads) and (is_module or any(key not in self._constant for key in reads))
+        reads_inputs = not self._inputs.isdisjoint(reads)
+        self.hold(moment.leaves)
         for leaf in moment.leaves:
-            if not is_given:
-                self._constant.add(leaf.untyped_storage()._cdata)
-                self._held.append(leaf)
-            else:
-                self._constant.discard(leaf.untyped_storage()._cdata)
-        return is_given
+            for names, is_in in ((self._constant, not is_given), (self._inputs, reads_inputs)):
+                (names.add if is_in else names.discard)(_memory(leaf))
+        return is_given, reads_inputs
+
+
+def _memory(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _loosened(tolerances: Tolerances) -> Tolerances:
@@ -411,10 +405,10 @@ def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
     is: that is the replay answer. At most `MAX_CALLS` calls and about `MAX_S` seconds.
     """
     parts = [part for part in surgery.parts() if part.is_given]
-    start_s = time.monotonic()
+    start_s = time.process_time()
     effects: list[Effect] = []
     for part in evenly(parts, MAX_CALLS):
-        if time.monotonic() - start_s > MAX_S:
+        if time.process_time() - start_s > MAX_S:
             break
         if part.size_bytes > _MAX_KEPT_BYTES:
             continue

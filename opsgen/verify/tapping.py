@@ -167,7 +167,9 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self._state.is_within or name == "__get__" or name in _QUESTIONS:
+        # Switches such as that of `torch.no_grad` come here, too.
+        is_hidden = name.startswith("_") and not name.endswith("__")
+        if self._state.is_within or is_hidden or name == "__get__" or name in _QUESTIONS:
             return func(*args, **kwargs)
         self._state.enter(names_of(func)[0], (args, kwargs))
         try:
