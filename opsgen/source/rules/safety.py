@@ -181,8 +181,11 @@ _DENIED_PREFIXES = tuple(f"{name}." for name in _DENIED_MODULES)
 
 @cache
 def _inner_modules(package: str) -> frozenset[str]:
-    """Return the modules that a package of the standard library happens to hold."""
-    held = vars(importlib.import_module(package))
+    """Return the modules that an allowed package besides torch happens to hold."""
+    try:
+        held = vars(importlib.import_module(package))
+    except ModuleNotFoundError:  # typing_extensions is no part of Python
+        return frozenset()
     own = {"abc"} if package == "collections" else set()
     return frozenset(k for k, v in held.items() if isinstance(v, ModuleType) and k not in own)
 

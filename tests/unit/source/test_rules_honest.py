@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsgen.source import check_source
 
@@ -258,3 +260,17 @@ def test_a_line_at_the_head_of_a_forward_that_surely_runs_is_seen(name, rule):
         assert [fault.line for fault in check_source("\n".join(lines)) if fault.rule == rule] == [
             place + 2
         ], "\n".join(lines)
+
+
+@given(
+    name=st.sampled_from(sorted(TASKS)),
+    moves=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.booleans()), max_size=6),
+)
+def test_any_text_gets_an_answer(name, moves):
+    lines = (HEAD + TASKS[name] + TAIL).split("\n")
+    for source, target, is_copy in moves:
+        line = lines[source % len(lines)] if is_copy else lines.pop(source % len(lines))
+        lines.insert(target % (len(lines) + 1), line)
+    for fault in check_source("\n".join(lines)):
+        assert 1 <= fault.line <= len(lines)
+        assert fault.witness
