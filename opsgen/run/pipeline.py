@@ -111,7 +111,7 @@ def run_recipe(
             # A busy folder is told of before a fleet is started for nothing.
             stack.enter_context(folder.locked())
         if is_new or not Stages(folder).is_complete():
-            with Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet:
+            with _fleet(recipe, scheduler) as fleet:
                 environment = check_machine(fleet, recipe.measure.device)
                 announce(f"device     {environment.device_name}")
                 announce(f"dashboard  {fleet.dashboard or 'none'}")
@@ -120,6 +120,10 @@ def run_recipe(
                     stack.enter_context(folder.locked())
                 _fill(Stages(folder, fleet), announce)
         return _finish(Stages(folder), start_s)
+
+
+def _fleet(recipe: Recipe, scheduler: str | None) -> Fleet:
+    return Fleet(recipe.fleet, recipe.measure.device, scheduler, recipe.probe.benchmarks)
 
 
 def _finish(stages: Stages, start_s: float) -> Outcome:
@@ -188,7 +192,7 @@ def open_fleet_stages(recipe: Recipe, runs: Path, scheduler: str | None = None) 
     """
     with (
         open_stages(recipe, runs) as stages,
-        Fleet(recipe.fleet, recipe.measure.device, scheduler) as fleet,
+        _fleet(recipe, scheduler) as fleet,
     ):
         stages.fleet = fleet
         yield stages

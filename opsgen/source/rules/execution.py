@@ -15,8 +15,8 @@ _CASTS = frozenset({"builtins.bool", "builtins.complex", "builtins.float", "buil
 _DATA_SHAPED = frozenset({"argwhere", "masked_select", "nonzero", "unique", "unique_consecutive"})
 _MODES = frozenset(
     {"graph_break", "is_compiling", "is_dynamo_compiling", "is_exporting", "is_in_onnx_export"}
-    | {"is_scripting", "is_torchdynamo_compiling", "is_tracing", "_get_tracing_state"}
-)
+    | {"is_torchdynamo_compiling", "_get_tracing_state"}
+)  # `torch.jit` answers the same in eager and under torch.compile
 _MODE_PACKAGES = ("torch._dynamo", "torch._inductor", "torch.compiler")
 
 

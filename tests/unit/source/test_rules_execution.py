@@ -84,18 +84,22 @@ def test_shapes_of_sizes(broken):
     [
         ("", "return x if torch.compiler.is_compiling() else self.linear(x)"),
         ("", "return x if torch._dynamo.is_compiling() else self.linear(x)"),
-        ("", "return x if torch.jit.is_scripting() else self.linear(x)"),
         ("", "torch._dynamo.graph_break()\nreturn self.linear(x)"),
         (
             "from torch.compiler import is_compiling as asks",
             "return x if asks() else self.linear(x)",
         ),
         ("import torch._dynamo as d", "d.graph_break()\nreturn self.linear(x)"),
-        ("is_it = torch.jit.is_tracing", "return x if is_it() else self.linear(x)"),
+        ("is_it = torch.compiler.is_exporting", "return x if is_it() else self.linear(x)"),
     ],
 )
 def test_questions_about_the_mode(broken, above, forward):
     assert MODE in broken(forward, above=above)
+
+
+@pytest.mark.parametrize("asks", ["torch.jit.is_scripting()", "torch.jit.is_tracing()"])
+def test_what_never_differs_may_be_asked_for(broken, asks):
+    assert broken(f"return x if {asks} else self.linear(x)") == set()
 
 
 def test_training_is_a_mode_to_ask_for(broken):
