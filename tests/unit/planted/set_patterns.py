@@ -40,10 +40,11 @@ class Model(nn.Module):
         self.fc, self.factor = nn.Linear(d, e), factor
     def forward(self, rows):
         """Rows in, rows out."""
-        hidden = F.gelu(self.fc(rows))   # exact
+        a, b = torch.chunk(rows, 2, 1)
+        hidden = F.gelu(self.fc(torch.maximum(a, torch.sin(b))))   # exact
         return hidden * self.factor
 def get_inputs():
-    return [torch.randn(N, D)]
+    return [torch.randn(N, 2 * D)]
 def get_init_inputs():
     return [D, E, FACTOR]
 '''
@@ -58,7 +59,10 @@ PAIRS = (
         swapped(
             PROJECTION,
             ("        x = F.gelu(x)\n", "\n        # bend\n        x = F.gelu( x )  # here\n\n"),
-            ('    """Projects, activates and rescales rows."""\n', '    """Three ops."""\n'),
+            (
+                '    """Projects a folded input, activates and rescales it."""\n',
+                '    """Some ops."""\n',
+            ),
         ),
         swapped(PROJECTION, ("F.gelu(x)", "F.elu(x)")),
     ),
