@@ -99,7 +99,8 @@ def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str,
             with task_module(full.code) as module:
                 Look(request, module, seen, is_brief=True).answer(found["tolerances"])
     elif full.fits(*_LARGE):
-        _look(request, full.code, seen, is_brief=not full.fits(*_SMALL))
+        is_small = full.fits(*_SMALL)
+        _look(request, full.code, seen, is_brief=True, operates=is_small)
         seen["is_full_size"] = True
 
 
@@ -112,7 +113,7 @@ def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] 
         if num_looks == MAX_LOOKS or twin.level < 2 * level or not twin.fits(*_SMALL):
             continue
         context.stage("probe")
-        again = _look_again(request, twin)
+        again = _look_again(request, twin, is_brief=num_looks > 0 and not twin.fits(*_TINY))
         if again is not None:
             found, num_looks, level = again, num_looks + 1, twin.level
             if not _is_doubtful(found):
@@ -120,11 +121,11 @@ def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] 
     return found
 
 
-def _look_again(request: ProbeRequest, twin: Twin) -> dict[str, Any] | None:
+def _look_again(request: ProbeRequest, twin: Twin, *, is_brief: bool) -> dict[str, Any] | None:
     """Return what a cut shows; None where the code does not run on it."""
     seen: dict[str, Any] = {}
     try:
-        _look(request, twin.code, seen)
+        _look(request, twin.code, seen, is_brief=is_brief)
     except TaskCodeError as error:
         # What the code raises may be the cut's doing, what we object to is not.
         if error.failure.kind != "TaskError":
@@ -148,7 +149,12 @@ def _is_doubtful(seen: dict[str, Any]) -> bool:
 
 
 def _look(
-    request: ProbeRequest, code: str, seen: dict[str, Any], *, is_brief: bool = False
+    request: ProbeRequest,
+    code: str,
+    seen: dict[str, Any],
+    *,
+    is_brief: bool = False,
+    operates: bool = True,
 ) -> None:
     with task_module(code) as module:
-        Look(request, module, seen, is_brief=is_brief).look()
+        Look(request, module, seen, is_brief=is_brief).look(operates=operates)

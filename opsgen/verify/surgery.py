@@ -18,11 +18,21 @@ from typing import Any, Protocol
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from opsgen.records import Effect, Tolerance
+from opsgen.verify.changes import (
+    STRESSES,
+    At,
+    Change,
+    Delete,
+    Freeze,
+    Given,
+    doubled,
+    fitting_arguments,
+    memory_of,
+)
 from opsgen.verify.comparison import comparison_margin
-from opsgen.verify.leaves import Inputs, Leaves, equal_bits, is_exact, map_tensors, tensors_of
+from opsgen.verify.leaves import Inputs, Leaves, equal_bits, is_exact, map_tensors
 from opsgen.verify.reference import Reference
 from opsgen.verify.running import TaskCodeError
 from opsgen.verify.tapping import CallTap, Moment, OpTap, Tap
@@ -100,12 +110,13 @@ class Surgery:
     tapping: Tapping = tap_calls
     _outputs: dict[int, Leaves] = field(default_factory=dict)
     _stress: list[tuple[Inputs, Leaves]] | None = None
+    _tails: tuple[Inputs, Leaves] | None = None
 
     def parts(self) -> list[Part]:
         """Run once and return the parts that make new values, in order."""
         found: list[tuple[Part, list[int]]] = []
         inputs = _own(self.draws[0])
-        given = _Given(self.reference, inputs)
+        given = Given(self.reference, inputs)
 
         def look(moment: Moment) -> Any:
             is_given, reads_inputs = given.follow(moment)
@@ -120,13 +131,13 @@ class Surgery:
                     is_given=is_given,
                     reads_inputs=reads_inputs,
                     is_exact=all(is_exact(leaf) for leaf in leaves),
-                    num_fitting=len(_fitting(moment)),
+                    num_fitting=len(fitting_arguments(moment)),
                 )
-                found.append((part, [_memory(leaf) for leaf in leaves]))
+                found.append((part, [memory_of(leaf) for leaf in leaves]))
             return moment.result
 
         outputs = self._run_on(inputs, look)
-        returned = {_memory(leaf) for leaf in outputs}
+        returned = {memory_of(leaf) for leaf in outputs}
         for part, storages in found:
             part.is_output = len(storages) == 1 and not returned.isdisjoint(storages)
         last = [part for part, storages in found if part.is_output]
@@ -138,12 +149,14 @@ class Surgery:
         """Return the least margin of handing on an argument; None without a fitting one."""
         margins = []
         for choice in range(part.num_fitting):
-            change = _Delete(choice)
+            change = Delete(choice)
             margin = self._margin(0, part, change)
             if margin < _CLEAR and len(self.draws) > 2:
                 margin = max(margin, self._margin(2, part, change))
             if margin <= 1 and self._is_guard(part, change):
                 margin = math.inf
+            if margin <= 1:
+                margin = max(margin, self._margin_of_tails(part, change))
             margins.append(margin)
             if margin <= 1:
                 break
@@ -160,7 +173,7 @@ class Surgery:
             return []
         if _are_equal(ours, theirs):
             if part.reads_inputs:
-                return [math.inf if self._is_guard(part, _Freeze(0, ours[0])) else 0.0]
+                return [math.inf if self._is_guard(part, Freeze(0, ours[0])) else 0.0]
             self.reference.state.redraw(self.seeds[1])
             theirs = self._values(part, 0)
             self.reference.state.redraw(self.seeds[0])
@@ -170,25 +183,43 @@ class Surgery:
         for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
             if equal_bits((mine,), (other,)):
                 continue
-            change = _Freeze(place, other)
+            change = Freeze(place, other)
             margin = self._margin(0, part, change)
             if margin < _CLEAR and len(self.draws) > 3:
                 more = self._values(part, 3)
                 if len(more) == len(ours) and more[place].shape == mine.shape:
-                    margin = max(margin, self._margin(2, part, _Freeze(place, more[place])))
+                    margin = max(margin, self._margin(2, part, Freeze(place, more[place])))
             if margin <= 1 and self._is_guard(part, change):
                 margin = math.inf
             margins.append(margin)
         return margins
 
-    def _is_guard(self, part: Part, change: _Change) -> bool:
+    def _margin_of_tails(self, part: Part, change: Change) -> float:
+        """Return the margin on inputs twice as large, in place of the tails of more elements.
+
+        A clamp that acts on one of a million elements does not act on a twin's few hundred.
+        """
+        if self._tails is None:
+            inputs = map_tensors(doubled, self.draws[0])
+            try:
+                self._tails = (inputs, _copied(self.reference.run(_own(inputs))))
+            except TaskCodeError:
+                return 0.0
+        inputs, output = self._tails
+        try:
+            changed = self._run(inputs, At(part.index, change), part.index)
+        except TaskCodeError:
+            return 0.0
+        return comparison_margin(changed, output, _loosened(self.tolerances))
+
+    def _is_guard(self, part: Part, change: Change) -> bool:
         """Whether unusual inputs need the part: without it they give what is not finite.
 
         Of a predicate it is enough that it changes what they give.
         """
         for inputs, output in self._stressed():
             try:
-                changed = self._run(inputs, _At(part.index, change), part.index)
+                changed = self._run(inputs, At(part.index, change), part.index)
             except TaskCodeError:
                 continue
             if part.is_exact and comparison_margin(changed, output, self.tolerances) > 1:
@@ -203,7 +234,7 @@ class Surgery:
     def _stressed(self) -> list[tuple[Inputs, Leaves]]:
         if self._stress is None:
             self._stress = []
-            for change in _STRESSES:
+            for change in STRESSES:
                 inputs = map_tensors(change, self.draws[0])
                 try:
                     self._stress.append((inputs, _copied(self.reference.run(_own(inputs)))))
@@ -211,11 +242,11 @@ class Surgery:
                     continue
         return self._stress
 
-    def _margin(self, draw: int, part: Part, change: _Change) -> float:
+    def _margin(self, draw: int, part: Part, change: Change) -> float:
         if draw not in self._outputs:
             self._outputs[draw] = _copied(self.reference.run(_own(self.draws[draw])))
         try:
-            changed = self._run(self.draws[draw], _At(part.index, change), part.index)
+            changed = self._run(self.draws[draw], At(part.index, change), part.index)
         except TaskCodeError:
             return math.inf
         return comparison_margin(changed, self._outputs[draw], _loosened(self.tolerances))
@@ -245,116 +276,6 @@ class Surgery:
             return self.reference.run(inputs)
 
 
-_Change = Callable[[Moment], Any]
-
-
-class _At:
-    """Applies a change to the part at one place."""
-
-    def __init__(self, index: int, change: _Change) -> None:
-        self._index = index
-        self._change = change
-
-    def __call__(self, moment: Moment) -> Any:
-        return self._change(moment) if moment.index == self._index else moment.result
-
-
-class _Delete:
-    """Hands on one of the arguments that fit; a call in place is undone."""
-
-    def __init__(self, choice: int) -> None:
-        self._choice = choice
-
-    def __call__(self, moment: Moment) -> Any:
-        written = moment.written
-        if written is not None:
-            assert moment.before is not None
-            written.copy_(moment.before)
-            return moment.result
-        fitting = _fitting(moment)
-        if self._choice >= len(fitting):
-            return moment.result
-        (result,) = moment.leaves
-        return fitting[self._choice].reshape(result.shape)
-
-
-class _Freeze:
-    """Puts a kept tensor in the place of one result; into memory where that was written."""
-
-    def __init__(self, place: int, value: Tensor) -> None:
-        self._place = place
-        self._value = value
-
-    def __call__(self, moment: Moment) -> Any:
-        written = moment.written
-        if written is not None:
-            written.copy_(self._value)
-            return moment.result
-        target = moment.leaves[self._place]
-        if target.shape != self._value.shape:
-            return moment.result
-        value = (
-            torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
-            if _is_dense(target)
-            else torch.empty_like(target)
-        )
-        value.copy_(self._value)
-        return pytree.tree_map(lambda leaf: value if leaf is target else leaf, moment.result)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
-
-
-def _fitting(moment: Moment) -> list[Tensor]:
-    """Return arguments of the result's type and of its shape but for axes of one element."""
-    if moment.written is not None:
-        return [moment.args[0]]
-    leaves = moment.leaves
-    if len(leaves) != 1:
-        return []
-    (result,) = leaves
-    wanted = [extent for extent in result.shape if extent != 1]
-    return [
-        argument
-        for argument in moment.args
-        if argument.dtype == result.dtype
-        and argument is not result
-        and not isinstance(argument, torch.nn.Parameter)
-        and [extent for extent in argument.shape if extent != 1] == wanted
-    ]
-
-
-class _Given:
-    """Which memory depends on inputs, and which on neither inputs nor parameters."""
-
-    def __init__(self, reference: Reference, inputs: Inputs) -> None:
-        self._held: list[Tensor] = []
-        self._constant = {_memory(buffer) for buffer in reference.model.buffers()}
-        self._inputs = {_memory(tensor) for tensor in tensors_of(inputs)}
-
-    def hold(self, leaves: list[Tensor]) -> None:
-        """Keep memory from being used again under another name."""
-        self._held += leaves
-
-    def follow(self, moment: Moment) -> tuple[bool, bool]:
-        """Return whether a result depends on anything given, and on inputs; remember both."""
-        # What came out of no call that was seen, such as a cast by `.data`, counts as given.
-        reads = [_memory(argument) for argument in moment.args]
-        is_module = moment.name.startswith("torch.nn.") and ".functional." not in moment.name
-        is_given = bool(reads) and (is_module or any(key not in self._constant for key in reads))
-        reads_inputs = not self._inputs.isdisjoint(reads)
-        self.hold(moment.leaves)
-        for leaf in moment.leaves:
-            for names, is_in in ((self._constant, not is_given), (self._inputs, reads_inputs)):
-                (names.add if is_in else names.discard)(_memory(leaf))
-        return is_given, reads_inputs
-
-
-def _memory(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _loosened(tolerances: Tolerances) -> Tolerances:
     return tuple(
         msgspec.structs.replace(tolerance, value=max(tolerance.value, _FLOOR))
@@ -373,29 +294,6 @@ def _copied(leaves: Leaves) -> Leaves:
 
 def _are_equal(left: list[Tensor], right: list[Tensor]) -> bool:
     return equal_bits(tuple(left), tuple(right))
-
-
-def _far(tensor: Tensor) -> Tensor:
-    return tensor * 1e4 if tensor.is_floating_point() else tensor.clone()
-
-
-def _tiny(tensor: Tensor) -> Tensor:
-    return tensor * 1e-30 if tensor.is_floating_point() else tensor.clone()
-
-
-def _none(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor)
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return torch.ones_like(tensor)
-
-
-def _opposite(tensor: Tensor) -> Tensor:
-    return -1e4 * tensor.abs() if tensor.is_floating_point() else tensor.clone()
-
-
-_STRESSES = (_far, _none, _tiny, _same, _opposite)
 
 
 def call_effects(surgery: Surgery) -> tuple[Effect, ...]:

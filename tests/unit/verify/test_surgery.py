@@ -74,6 +74,7 @@ LIVE = {
     ),
     "epsilon": ("return x / (x.square().mean(1, keepdim=True) + 1e-6).sqrt()", "pass"),
     "least length": ("return x / x.norm(dim=1, keepdim=True).clamp(min=1e-6)", "pass"),
+    "acting in the tails": ("return x.clamp(-5, 5) * 2", "pass"),
     "clamp that guards": ("return torch.exp(x.clamp(max=60)) * 0.5", "pass"),
     "scale after a norm": ("return self.norm(x) * 3", "self.norm = nn.LayerNorm(48)"),
     "mask from constants": (
