@@ -6,7 +6,7 @@ import ast
 
 import pytest
 from chains import OPERATIONS, Chain, chains
-from hypothesis import assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from opsgen.admit import Case, admit_all
@@ -19,18 +19,20 @@ from opsgen.source import assign_sizes, foreign_task
 OPEN = (Finding(criterion="unmeasured", witness="no measure evidence yet"),)
 WANTED = {"live", "nontrivial", "self_contained"}
 OPERATED = st.tuples(chains(), st.sampled_from(sorted(OPERATIONS)), st.integers(0, 5))
-# Each example is two probes; profiles say how many of them a run can afford.
-FEW, MANY = 24, 1000
+# Each example is two probes; what fails is as small as it gets, so nothing is shrunk.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+FEW = settings(max_examples=24, phases=PHASES)
+MANY = settings(max_examples=1000, phases=PHASES)
 
 
-@settings(max_examples=FEW)
+@FEW
 @given(OPERATED)
 def test_an_operated_task_is_rejected_and_its_twin_is_not(look, operated):
     hold(look, *operated)
 
 
 @pytest.mark.slow
-@settings(max_examples=MANY)
+@MANY
 @given(OPERATED)
 def test_many_operated_tasks(look, operated):
     hold(look, *operated)
@@ -71,14 +73,14 @@ RETURNED = {
 }
 
 
-@settings(max_examples=8)
+@settings(max_examples=8, phases=PHASES)
 @given(line=st.integers(0, 400), name=st.sampled_from(sorted(RETURNED)))
 def test_sampled_tasks_are_no_exception(look, plan, line, name):
     hold_sampled(look, sampled(plan, line), name)
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=300, phases=PHASES)
 @given(line=st.integers(0, 4000), name=st.sampled_from(sorted(RETURNED)))
 def test_many_sampled_tasks(look, plan, line, name):
     hold_sampled(look, sampled(plan, line), name)
