@@ -22,6 +22,9 @@ from opsgen.verify.running import TaskCodeError, task_code, task_fault
 from opsgen.verify.tracing import trace_call
 
 
+PEAK_FACTOR = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """What a run on `meta` shows.
@@ -50,8 +53,12 @@ class Outline:
     kept_fraction: float | None = None
 
     def fits(self, max_bytes: float, max_flops: float) -> bool:
-        """Whether the work is below both bounds; work that `meta` cannot run counts by bytes."""
-        return self.size_bytes <= max_bytes and (self.flops or 0) <= max_flops
+        """Whether the work is below both bounds; work that `meta` cannot run counts by bytes.
+
+        The call itself may hold some times as much as it is given and returns.
+        """
+        peak = (self.peak_bytes or 0) / PEAK_FACTOR
+        return max(self.size_bytes, peak) <= max_bytes and (self.flops or 0) <= max_flops
 
 
 @dataclass(frozen=True, slots=True)
