@@ -10,11 +10,11 @@ benchmarks, with `chance` behind its limits. Whether a broken rule rejects a tas
 is for `admit` to say; a fault is evidence like any other.
 """
 
+from opsgen.source.columns import UNKNOWN_LEVEL
 from opsgen.source.contamination import find_overlap
 from opsgen.source.families import Families
 from opsgen.source.normalise import normalised_source, source_hash
 from opsgen.source.reading import (
-    UNKNOWN_LEVEL,
     foreign_task,
     read_task_file,
     read_tasks,
