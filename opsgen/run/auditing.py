@@ -27,11 +27,11 @@ from opsgen.release.fetching import Source
 from opsgen.run.digest import run_digest
 from opsgen.run.folder import RunFolder
 from opsgen.run.foreign import ForeignStages
+from opsgen.run.requests import table_paths
 from opsgen.run.stages import check_machine
 from opsgen.run.summary import AuditSummary, summarise
 from opsgen.source import read_rows, task_of_row
 from opsgen.source.families import Families
-from opsgen.source.fingerprints import load_table
 
 RECIPE_PATH = Path(__file__).with_name("audit.toml")
 """The recipe of audits, the same as `pipelines/audit.toml`."""
@@ -107,13 +107,9 @@ def audit_source(
         UsageError: The source cannot be read, or this machine will not do; nothing is lost.
     """
     start_s = time.monotonic()
-    tables = _find_tables(recipe)
     survey = _survey(source, options.limit)
-    recipe = msgspec.structs.replace(
-        recipe,
-        probe=msgspec.structs.replace(recipe.probe, benchmarks=tables),
-        release=msgspec.structs.replace(recipe.release, want=survey.counts),
-    )
+    want = msgspec.structs.replace(recipe.release, want=survey.counts)
+    recipe = msgspec.structs.replace(recipe, release=want)
     folder = _folder(source, recipe, survey, options)
     with ExitStack() as stack:
 
@@ -129,8 +125,7 @@ def audit_source(
         if is_new or _has_work(ForeignStages(folder), options):
             # Probes need a processor only, whatever the device that would measure.
             device = "cpu" if options.probe_only else recipe.measure.device
-            shown = tuple(name for name in tables if name.endswith(".parquet"))
-            with Fleet(recipe.fleet, device, options.scheduler, shown) as fleet:
+            with Fleet(recipe.fleet, device, options.scheduler, table_paths(recipe)) as fleet:
                 if not options.probe_only:
                     check_machine(fleet, device)
                 if is_new:
@@ -139,20 +134,6 @@ def audit_source(
                 announce(f"dashboard  {fleet.dashboard or 'none'}")
                 _look(ForeignStages(folder, fleet), options)
         return _finish(ForeignStages(folder), survey, start_s)
-
-
-def _find_tables(recipe: Recipe) -> tuple[str, ...]:
-    """Return the benchmarks' tables, the user's own with whole paths: children stand elsewhere.
-
-    Raises:
-        UsageError: There is no such table.
-    """
-    for name in recipe.probe.benchmarks:
-        load_table(name)
-    return tuple(
-        str(Path(name).resolve()) if name.endswith(".parquet") else name
-        for name in recipe.probe.benchmarks
-    )
 
 
 def _survey(source: Source, limit: int | None) -> _Survey:
@@ -169,8 +150,7 @@ def _survey(source: Source, limit: int | None) -> _Survey:
 
 def _folder(source: Source, recipe: Recipe, survey: _Survey, options: AuditOptions) -> RunFolder:
     slug = _SLUG.sub("-", source.name) or "source"
-    tables = [load_table(name).digest for name in recipe.probe.benchmarks]
-    state = digest(run_digest(recipe), survey.content, tables)
+    state = digest(run_digest(recipe), survey.content)
     name = f"{recipe.name}-{slug}-{state[:6]}"
     return RunFolder(options.runs / name, recipe)
 

@@ -6,10 +6,13 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 import opsgen
 from opsgen.recipe import Recipe
 from opsgen.records import digest
 from opsgen.sampler import calibration_digest, pairs_digest
+from opsgen.source.fingerprints import load_table
 
 # Rooms whose source determines tasks or evidence. What is built on evidence is left out:
 # verdicts and releases are made anew from it.
@@ -17,11 +20,16 @@ _ROOMS = ("ops", "sampler", "render", "source", "verify", "device", "jobs")
 
 
 def run_digest(recipe: Recipe) -> str:
-    """Return a digest of all that determines evidence: not numbers wanted, nor worker counts."""
+    """Return a digest of all that determines evidence: not numbers wanted, nor worker counts.
+
+    Raises:
+        UsageError: The recipe names a benchmark that there is no table of.
+    """
+    tables = tuple(load_table(name).digest for name in recipe.probe.benchmarks)
     return digest(
         recipe.seed,
         recipe.sample,
-        recipe.probe,
+        msgspec.structs.replace(recipe.probe, benchmarks=tables),
         recipe.measure,
         recipe.fleet.deadlines_s,
         recipe.fleet.memory_limit_gib,

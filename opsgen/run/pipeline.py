@@ -19,6 +19,7 @@ from opsgen.recipe import Recipe
 from opsgen.records import PlanLine, Record, Verdict, encode_line
 from opsgen.run.folder import RunFolder
 from opsgen.run.report import make_report
+from opsgen.run.requests import table_paths
 from opsgen.run.stages import Stages, check_machine
 from opsgen.sampler import Plan, num_ops
 
@@ -123,7 +124,7 @@ def run_recipe(
 
 
 def _fleet(recipe: Recipe, scheduler: str | None) -> Fleet:
-    return Fleet(recipe.fleet, recipe.measure.device, scheduler, recipe.probe.benchmarks)
+    return Fleet(recipe.fleet, recipe.measure.device, scheduler, table_paths(recipe))
 
 
 def _finish(stages: Stages, start_s: float) -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from opsgen.recipe import Recipe
 from opsgen.records import Environment, MeasureRequest, ProbeRequest, Task, digest
 
@@ -11,13 +13,21 @@ def measure_key(task: Task, environment: Environment) -> str:
     return f"{task.task_id}@{digest(environment)[:12]}"
 
 
+def table_paths(recipe: Recipe) -> tuple[str, ...]:
+    """Return the benchmarks' tables, the user's own with whole paths: children stand elsewhere."""
+    return tuple(
+        str(Path(name).resolve()) if name.endswith(".parquet") else name
+        for name in recipe.probe.benchmarks
+    )
+
+
 def probe_request(task: Task, recipe: Recipe) -> ProbeRequest:
     """Ask what a CPU can show of a task."""
     return ProbeRequest(
         task=task,
         liveness=recipe.probe.liveness,
         lazy_answers=recipe.probe.lazy_answers,
-        benchmarks=recipe.probe.benchmarks,
+        benchmarks=table_paths(recipe),
         seed=recipe.seed,
     )
 
