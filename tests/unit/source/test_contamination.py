@@ -21,7 +21,6 @@ from opsgen.source.fingerprints import (
     fingerprint,
     load_table,
     make_table,
-    table_names,
     write_table,
 )
 from opsgen.source.normalise import read_form
@@ -187,7 +186,6 @@ def test_quantiles_are_of_their_bin(pairs: list[tuple[int, float]]) -> None:
 
 
 @pytest.mark.check
-@pytest.mark.skipif("kernelbench" not in table_names(), reason="the table is not shipped")
 def test_two_thousand_unrelated_tasks_and_the_shipped_table(record_property) -> None:
     shipped = load_table("kernelbench")
     tasks = [task for task in draw_tasks(2600, seed=11) if task.level > 1][:2000]
