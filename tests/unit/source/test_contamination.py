@@ -43,7 +43,7 @@ def trace_of(task: Task) -> Trace:
 @cache
 def planted() -> list[Task]:
     """Tasks of one, two and three ops that make up the benchmark."""
-    drawn = [task for task in draw_tasks(1000, seed=2) if task.data_source != "transformers"]
+    drawn = [task for task in draw_tasks(300, seed=2) if task.data_source != "transformers"]
     return drawn[:: len(drawn) // NUM_PLANTED][:NUM_PLANTED]
 
 
@@ -53,7 +53,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     names = {f"planted/level{task.level}/{n}": task for n, task in enumerate(planted())}
     rows = [fingerprint(task, trace_of(task), name) for name, task in names.items()]
     codes = {name: task.code for name, task in names.items()}
-    write_table(path, make_table(rows, null_bins(null_pairs(rows, codes, draw_tasks(1000)))))
+    write_table(path, make_table(rows, null_bins(null_pairs(rows, codes, draw_tasks(300)))))
     return str(path)
 
 
