@@ -184,7 +184,7 @@ class Look:
 
         Code that does not run with somebody in between keeps what is known of it.
         """
-        seeds = (self._weight_seeds[0], self._weight_seeds[1])
+        seeds = tuple(self._weight_seeds)
         calls = Surgery(self._reference, draws, tolerances, seeds)
         ops = Surgery(self._reference, draws, tolerances, seeds, tap_ops)
         full = full_dataflow(self._request.task.code)

@@ -18,6 +18,7 @@ from opsgen.verify import (
     describe_calls,
     find_twins,
     full_size,
+    proportional_twins,
     rehearse,
     task_module,
 )
@@ -105,19 +106,25 @@ def _look_at_foreign(request: ProbeRequest, context: JobContext, seen: dict[str,
 
 
 def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] | None:
-    """Return what the smallest cut without doubt shows, or the last of some; None without any."""
+    """Return what the smallest cut without doubt shows, or the last of some; None without any.
+
+    Cuts to one level come first. Where all that run leave doubt, those that keep the
+    proportions of sizes are asked.
+    """
     found: dict[str, Any] | None = None
-    num_looks, level = 0, 0
-    for twin in find_twins(request.task.code):
-        # After a doubtful one only a workload twice as large tells more.
-        if num_looks == MAX_LOOKS or twin.level < 2 * level or not twin.fits(*_SMALL):
-            continue
-        context.stage("probe")
-        again = _look_again(request, twin, is_brief=num_looks > 0 and not twin.fits(*_TINY))
-        if again is not None:
+    for twins in (find_twins(request.task.code), proportional_twins(request.task.code)):
+        num_looks, level = 0, 0
+        for twin in twins:
+            # After a doubtful one only a workload twice as large tells more.
+            if num_looks == MAX_LOOKS or twin.level < 2 * level or not twin.fits(*_SMALL):
+                continue
+            context.stage("probe")
+            again = _look_again(request, twin, is_brief=num_looks > 0 and not twin.fits(*_TINY))
+            if again is None:
+                continue
+            if not _is_doubtful(again):
+                return again
             found, num_looks, level = again, num_looks + 1, twin.level
-            if not _is_doubtful(found):
-                break
     return found
 
 

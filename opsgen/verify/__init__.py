@@ -58,7 +58,7 @@ from opsgen.verify.surgery import Surgery, call_effects, tap_ops
 from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
-from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size
+from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size, proportional_twins
 from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
 
 __all__ = [
@@ -109,6 +109,7 @@ __all__ = [
     "outline",
     "output_leaves",
     "pooled_answers",
+    "proportional_twins",
     "record_calls",
     "redraw",
     "rehearse",

@@ -128,9 +128,11 @@ def memory_of(tensor: Tensor) -> int:
 
 
 def doubled(tensor: Tensor) -> Tensor:
-    """Return twice a tensor, unless its numbers are shares: these have no tails."""
-    is_share = not tensor.is_floating_point() or bool(((tensor >= 0) & (tensor <= 1)).all())
-    return tensor.clone() if is_share else 2 * tensor
+    """Return twice a tensor; of shares, which end at 1, the nearest end."""
+    if not tensor.is_floating_point():
+        return tensor.clone()
+    is_share = bool(((tensor >= 0) & (tensor <= 1)).all())
+    return tensor.round() if is_share else 2 * tensor
 
 
 def _far(tensor: Tensor) -> Tensor:

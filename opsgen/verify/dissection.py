@@ -7,6 +7,7 @@ dataflow, at full size wherever `meta` runs the code.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from opsgen.verify.describing import is_pointwise, op_name
 from opsgen.verify.leaves import Inputs, tensors_of
 from opsgen.verify.reference import Reference, task_module
 from opsgen.verify.running import TaskCodeError, task_code
-from opsgen.verify.surgery import Part, Surgery, evenly
+from opsgen.verify.surgery import Part, Surgery, any_frozen, confirmed, evenly
 from opsgen.verify.tracing import Tracer
 
 MAX_OPS = 48
@@ -187,8 +188,8 @@ def unverified_fraction(surgery: Surgery, full: Flow | None) -> float:
     for part in _dearest_first(parts):
         if time.process_time() - start_s > MAX_S:
             break
-        margins = surgery.frozen(part)
-        if margins and max(margins) <= 1:
+        margin = confirmed(surgery, functools.partial(any_frozen, part))
+        if margin is not None and margin <= 1:
             safe.add(part.index)
     return flow.wasted(outputs, safe)
 

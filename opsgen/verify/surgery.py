@@ -8,6 +8,8 @@ zero give what is not finite.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +63,7 @@ def tap_calls(reference: Reference, tap: Tap, watched: int | None) -> _Running:
 
 def tap_ops(reference: Reference, tap: Tap, watched: int | None) -> _Running:
     """Stand between a model and its aten ops."""
-    return OpTap(tap)
+    return OpTap(reference.model, tap)
 
 
 @dataclass(slots=True)
@@ -99,14 +101,14 @@ class Surgery:
         reference: The task, at the state of the first seed.
         draws: At least two: the first is run, the second lends frozen values.
         tolerances: The task's own.
-        seeds: Seed of the present state and of another one, for what inputs do not change.
+        seeds: Seed of the present state and others, for what inputs do not change.
         tapping: What counts as a part.
     """
 
     reference: Reference
     draws: list[Inputs]
     tolerances: Tolerances
-    seeds: tuple[int, int]
+    seeds: tuple[int, ...]
     tapping: Tapping = tap_calls
     _outputs: dict[int, Leaves] = field(default_factory=dict)
     _stress: list[tuple[Inputs, Leaves]] | None = None
@@ -311,16 +313,45 @@ def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
         if part.size_bytes > _MAX_KEPT_BYTES:
             continue
         subject = f"call {part.index} ({part.name})"
-        margin = surgery.deleted(part)
+        margin = confirmed(surgery, functools.partial(_deleted, part))
         if margin is not None:
             effects.append(Effect(subject=subject, change="deleted", margin=margin))
         if part.is_output:
             continue
-        margins = surgery.frozen(part)
-        if margins:
-            # Of several results some may be there for nobody.
-            effects.append(Effect(subject=subject, change="frozen", margin=max(margins)))
+        margin = confirmed(surgery, functools.partial(any_frozen, part))
+        if margin is not None:
+            effects.append(Effect(subject=subject, change="frozen", margin=margin))
     return tuple(effects)
+
+
+def _deleted(part: Part, surgery: Surgery) -> float | None:
+    return surgery.deleted(part)
+
+
+def any_frozen(part: Part, surgery: Surgery) -> float | None:
+    """Return the largest margin of freezing a result of a part: some may be there for nobody."""
+    return max(surgery.frozen(part), default=None)
+
+
+def confirmed(surgery: Surgery, judge: Callable[[Surgery], float | None]) -> float | None:
+    """Return a margin, and where it is that of a dead part the largest over weight seeds.
+
+    Of a narrow twin's few channels one draw of the weights may well leave all on one side.
+    """
+    margin = judge(surgery)
+    reference, (first, *others) = surgery.reference, surgery.seeds
+    for place, seed in enumerate(others if reference.state.names else ()):
+        if margin is None or margin > 1:
+            break
+        reference.state.redraw(seed)
+        seeds = (seed, first, *others[:place], *others[place + 1 :])
+        elsewhere = dataclasses.replace(
+            surgery, seeds=seeds, _outputs={}, _stress=None, _tails=None
+        )
+        again = judge(elsewhere)
+        margin = margin if again is None else max(margin, again)
+        reference.state.redraw(first)
+    return margin
 
 
 def evenly(parts: list[Part], count: int) -> Iterator[Part]:

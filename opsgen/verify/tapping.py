@@ -214,18 +214,39 @@ def computes(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
 
 
 class OpTap(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands every aten op that is no view to a tap."""
+    """Hands every aten op that is no view to a tap.
 
-    def __init__(self, tap: Tap) -> None:
+    The steps of a recurrence count as no ops that compute: only some devices take it apart, and
+    that early steps are forgotten is its nature.
+    """
+
+    def __init__(self, model: nn.Module, tap: Tap) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._model = model
         self._tap = tap
         self._index = 0
+        self._depth = 0
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Stand between for the block."""
-        with self:
-            yield
+        handles = []
+        for module in self._model.modules():
+            if isinstance(module, nn.RNNBase):
+                handles.append(module.register_forward_pre_hook(self._enter))
+                handles.append(module.register_forward_hook(self._leave, always_call=True))
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, _module: nn.Module, _args: object) -> None:
+        self._depth += 1
+
+    def _leave(self, _module: nn.Module, _args: object, _result: object) -> None:
+        self._depth -= 1
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -237,7 +258,8 @@ class OpTap(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = tensors_of((args, kwargs))
         result = func(*args, **kwargs)
         name = f"aten.{func._opname}"
-        moment = Moment(self._index, name, tensors, None, result, computes(func, args, kwargs))
+        is_open = not self._depth and computes(func, args, kwargs)
+        moment = Moment(self._index, name, tensors, None, result, is_open)
         self._index += 1
         with torch.no_grad():
             return self._tap(moment)

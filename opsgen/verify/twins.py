@@ -19,6 +19,11 @@ from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
 _DOUBLE = {"cpu": (64 * 2**20, 4 * 10**9), "cuda": (2 * 2**30, 10**12)}
 
 
+_DIVISORS = (256, 128, 64, 32, 16, 8)
+_BATCH = 4
+_LEAST = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Twin:
     """A workload of foreign code.
@@ -65,6 +70,34 @@ def find_twins(code: str) -> Iterator[Twin]:
         twin = _cut_each(code)
         if twin is not None:
             yield twin
+
+
+def proportional_twins(code: str) -> Iterator[Twin]:
+    """Yield workloads whose large sizes are all divided by one number, smallest first.
+
+    Cuts to one level make different sizes equal: a group of channels comes down to a single
+    one, and its normalisation to nothing. Here their proportions stay.
+    """
+    _, names = next(smaller_sizes(code), (0, {}))
+    sizes = {name: read_sizes(code)[name] for name in names}
+    batch = next(iter(sizes), "")
+    seen: list[dict[str, int]] = []
+    for divisor in _DIVISORS:
+        cut = {name: _divided(value, divisor) for name, value in sizes.items()}
+        if sizes and sizes[batch] > _BATCH:
+            cut[batch] = _BATCH
+        if cut != sizes and cut not in seen:
+            seen.append(cut)
+            twin = _try(max(cut.values()), assign_sizes(code, cut))
+            if twin is not None:
+                yield twin
+
+
+def _divided(value: int, divisor: int) -> int:
+    """Return a size cut by a divisor of its own as near to `divisor` as leaves two."""
+    while value % divisor or value // divisor < _LEAST:
+        divisor //= 2
+    return value // divisor
 
 
 def _try(level: int, code: str) -> Twin | None:

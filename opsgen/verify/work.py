@@ -21,7 +21,6 @@ from opsgen.verify.reference import Reference
 from opsgen.verify.running import TaskCodeError, task_code, task_fault
 from opsgen.verify.tracing import trace_call
 
-
 PEAK_FACTOR = 4
 
 
