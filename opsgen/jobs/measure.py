@@ -36,7 +36,9 @@ from opsgen.verify import (
     Inputs,
     Leaves,
     Reference,
+    Surgery,
     TaskCodeError,
+    call_effects,
     check_repeatable,
     check_stable_inputs,
     comparison_margin,
@@ -64,6 +66,8 @@ MODES = ("eager", "compile")
 NUM_TOLERANCE_SEEDS = 2
 MAX_STATE_EFFECTS = 32
 """How many parts of the state are redrawn where a foreign task has no twin that shows it."""
+MAX_OPERATED_BYTES = 2 * 2**30
+"""Peak memory of a foreign task without a twin up to which its calls are deleted and frozen."""
 
 
 def run(request: MeasureRequest, context: JobContext) -> MeasureEvidence:
@@ -198,6 +202,11 @@ class _Measurement:
         effects = input_effects(reference, [pair], tolerances)
         if not self._foreign.has_twin and len(reference.state.names) <= MAX_STATE_EFFECTS:
             effects += state_effects(reference, pair[0], tolerances, self._weight_seeds)
+        given = (*tensors_of(pair[0]), *reference.state.tensors)
+        size_bytes = max(self._seen["peak_bytes"] or 0, sum(tensor.nbytes for tensor in given))
+        if not self._foreign.has_twin and size_bytes <= MAX_OPERATED_BYTES:
+            surgery = Surgery(reference, [*pair], tolerances, self._weight_seeds)
+            effects = call_effects(surgery) + effects
         self._seen["effects"] = effects
 
     def _measure_tolerances(

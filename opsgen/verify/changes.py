@@ -64,17 +64,9 @@ class Freeze:
         target = moment.leaves[self._place]
         if target.shape != self._value.shape:
             return moment.result
-        value = (
-            torch.empty_strided(target.shape, target.stride(), dtype=target.dtype)
-            if _is_dense(target)
-            else torch.empty_like(target)
-        )
+        value = torch.empty_like(target)  # with its strides, where it is dense
         value.copy_(self._value)
         return pytree.tree_map(lambda leaf: value if leaf is target else leaf, moment.result)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def fitting_arguments(moment: Moment) -> list[Tensor]:

@@ -95,7 +95,7 @@ def proportional_twins(code: str) -> Iterator[Twin]:
 
 def _divided(value: int, divisor: int) -> int:
     """Return a size cut by a divisor of its own as near to `divisor` as leaves two."""
-    while value % divisor or value // divisor < _LEAST:
+    while divisor > 1 and (value % divisor or value // divisor < _LEAST):
         divisor //= 2
     return value // divisor
 

@@ -88,6 +88,15 @@ def test_foreign_code_gets_its_tolerance_where_float64_is_affordable(foreign, co
     assert (tolerance.is_assumed, tolerance.num_terms) == (False, 256)
 
 
+def test_dead_calls_show_at_full_size_where_no_twin_shows_them(foreign, context, monkeypatch):
+    task = foreign("return torch.relu(torch.relu(x))", "torch.randn(256, 256)")
+    assert [e.subject for e in measured(task, context, ("eager",)).effects] == ["input x"]
+    monkeypatch.setitem(twins._DOUBLE, "cpu", (200_000, 10**9))
+    effects = measured(task, context, ("eager",)).effects
+    dead = {(e.subject, e.change) for e in effects if e.margin <= 1}
+    assert dead == {("call 0 (torch.relu)", "deleted"), ("call 1 (torch.relu)", "deleted")}
+
+
 def test_the_reduction_term_of_foreign_code_is_that_of_its_shapes(foreign, context):
     evidence = measured(foreign("return x.sum(1)", "torch.randn(64, 4096)"), context, ("eager",))
     (tolerance,) = evidence.tolerances
