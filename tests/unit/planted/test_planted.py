@@ -9,6 +9,7 @@ import pytest
 import source_patterns
 import state_patterns
 import trivial_patterns
+import variant_patterns
 from planting import Pattern
 
 from opsgen.records import Finding, Status, Verdict
@@ -20,6 +21,7 @@ PATTERNS = (
     *number_patterns.PATTERNS,
     *execution_patterns.PATTERNS,
     *state_patterns.PATTERNS,
+    *variant_patterns.PATTERNS,
 )
 NEIGHBOURS = {pattern.good: pattern for pattern in PATTERNS}
 MODES = ("eager", "compile")
