@@ -29,6 +29,16 @@ UNMEASURED = [Finding(criterion="unmeasured", witness="no measure evidence yet")
 UNCOMPILED = [Finding(criterion="unmeasured", witness="no evidence of a compiled run")]
 
 
+# Told by what stands beside a task's source, so planted in the tests of labels and of sets.
+ELSEWHERE = {1, 2, 12, 31, 39, 40, 41, 42, 43, 44}
+
+
+def test_every_pattern_is_planted():
+    numbers = {pattern.number for pattern in PATTERNS}
+    assert sorted(numbers | ELSEWHERE) == list(range(1, 56))
+    assert len({str(pattern) for pattern in PATTERNS}) == len(PATTERNS)
+
+
 def stage(pattern: Pattern) -> object:
     marks = () if pattern.stage == "probe" else (pytest.mark.check,)
     return pytest.param(pattern, id=str(pattern), marks=marks)

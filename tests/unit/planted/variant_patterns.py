@@ -71,6 +71,13 @@ PATTERNS = (
         _DEEP,
         ("in self.layers:", "in self.layers[:14]:"),
     ),
+    # Where sizes are cut to try a task out, the number of layers is one of them.
+    _variant(
+        (3, "live"),
+        "half-of-many-layers",
+        swapped(_DEEP, ("width = 64\ndepth = 20", "width = 160\ndepth = 40")),
+        ("in self.layers:", "in self.layers[:20]:"),
+    ),
     _variant(
         (6, "live"),
         "argument-as-a-length",
