@@ -29,6 +29,7 @@ MAX_LOOKS = 3
 # nothing smaller runs, as long as a CPU gets through. In bytes and floating-point operations.
 _TINY = (2**20, 10**7)
 _SMALL = (64 * 2**20, 4 * 10**9)
+_AGAIN = (16 * 2**20, 5 * 10**8)
 _LARGE = (256 * 2**20, 40 * 10**9)
 _DRAWABLE = (2**30, float("inf"))
 # A change this close to the tolerance may be a degenerate twin's doing: one element in a group.
@@ -116,10 +117,11 @@ def _look_at_cuts(request: ProbeRequest, context: JobContext) -> dict[str, Any] 
         num_looks, level = 0, 0
         for twin in twins:
             # After a doubtful one only a workload twice as large tells more.
-            if num_looks == MAX_LOOKS or twin.level < 2 * level or not twin.fits(*_SMALL):
+            bounds = _SMALL if found is None else _AGAIN
+            if num_looks == MAX_LOOKS or twin.level < 2 * level or not twin.fits(*bounds):
                 continue
             context.stage("probe")
-            again = _look_again(request, twin, is_brief=num_looks > 0 and not twin.fits(*_TINY))
+            again = _look_again(request, twin, is_brief=not twin.fits(*_TINY))
             if again is None:
                 continue
             if not _is_doubtful(again):
