@@ -28,7 +28,12 @@ REJECTED = {
     "varying shape": ("return x[x > 0] * 2", X, "pass", "executes"),
     "a view of its input": ("return x.view(64, 16)", X, "pass", "executes"),
     "one output is an input": ("return x, x * 2", X, "pass", "executes"),
-    "its parameter": ("return self.w", X, "self.w = nn.Parameter(torch.randn(3))", "executes"),
+    "its parameter": (
+        "return self.w, x * 2",
+        X,
+        "self.w = nn.Parameter(torch.randn(3))",
+        "executes",
+    ),
     "scalar input": ("return x[0] * x[1]", f"({X}, 3.0)", "pass", "executes"),
     "None input": ("return x[0] * 2", f"({X}, None)", "pass", "executes"),
     "lazy module": ("return self.l(x)", X, "self.l = nn.LazyLinear(8)", "self_contained"),
@@ -55,15 +60,15 @@ REJECTED = {
         "self.k = self.k + 1\n        return x * self.k",
         X,
         "self.k = 0",
-        "deterministic",
+        "self_contained",
     ),
     "the first call's mean": (
         "self.k = x.mean() if self.k is None else self.k\n        return x.tanh() - self.k",
         X,
         "self.k = None",
-        "deterministic",
+        "self_contained",
     ),
-    "fixed inputs": ("return x[0] * x[1]", f"[{X}, torch.ones(64)]", "pass", "stable_inputs"),
+    "fixed inputs": ("return x[0] * x[1]", f"[{X}, torch.ones(64) * 3]", "pass", "stable_inputs"),
     "parameters without use": ("return x * 2", X, "self.l = nn.Linear(3, 3)", "live"),
 }
 
@@ -97,11 +102,11 @@ ADMITTED = {
     "tuple": ("return x.tanh(), x.exp().sum(1)", X, "pass"),
     "dict": ("return {'a': x.tanh(), 'b': x * 2}", X, "pass"),
     "complex": ("return torch.complex(x.tanh(), x.exp())", X, "pass"),
-    "complex without axes": ("return torch.complex(x.tanh(), x.exp())[0, 0]", X, "pass"),
+    "complex without axes": ("return torch.complex(x.tanh(), x.exp())[0, 1]", X, "pass"),
     "complex input": ("return x.abs()", "torch.randn(16, 64, dtype=torch.complex64)", "pass"),
     "no axes": ("return (x * x).sum()", X, "pass"),
     "nested inputs": ("return x[0] * x[1]['k']", f"({X}, {{'k': {X}}})", "pass"),
-    "arange input": ("return x[0][x[1]] * 2", f"({X}, torch.arange(16))", "pass"),
+    "arange input": ("return x[0][x[1]] * 2", f"({X}, torch.arange(15, -1, -1))", "pass"),
     "batch norm": ("return self.n(x)", X, "self.n = nn.BatchNorm1d(64)"),
     "inference mode": ("return x * 2", "torch.inference_mode()(torch.randn)(16, 64)", "pass"),
     "sums of 4096": ("return x.sum(1)", "torch.randn(64, 4096)", "pass"),
@@ -128,7 +133,7 @@ def test_large_foreign_code_is_judged_on_a_cut(foreign, context):
     evidence = probe.run(ProbeRequest(task=task, seed=3), context)
     assert evidence.observed[0].shape == (2048, 2048)
     assert (evidence.num_draws, evidence.is_pure, evidence.has_stable_inputs) == (15, True, True)
-    dead = foreign_like(task, code.replace("relu(x @ x)", "relu(x @ x).clamp(min=0) * 0"))
+    dead = foreign_like(task, code.replace("relu(x @ x)", "relu(x @ x).clamp(min=0)"))
     evidence = probe.run(ProbeRequest(task=dead, seed=3), context)
     assert judge(Case(task=dead, probe=evidence), RECIPE).reason == "live"
 
