@@ -13,6 +13,7 @@ from opsgen.admit.outcome import (
     describe_dead,
     describe_difference,
     describe_tolerances,
+    describe_weak,
     margin_of,
 )
 from opsgen.recipe import Recipe
@@ -75,10 +76,7 @@ def nontrivial(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
     best = min(measure.answers, key=margin_of)
     if not best.margin >= wanted:
         return f"{best.name} passes at {best.margin:.3g} x the tolerance ({wanted:g} wanted)"
-    weak = [answer.name for answer in measure.answers if answer.passes_1e_2]
-    if weak and recipe.admit.weak_at_1e_2 == "reject":
-        return f"{weak[0]} passes at the 1e-2 that other harnesses use"
-    return None
+    return describe_weak(measure.answers) if recipe.admit.weak_at_1e_2 == "reject" else None
 
 
 def live(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:

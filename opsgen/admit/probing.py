@@ -17,6 +17,7 @@ from opsgen.admit.outcome import (
     describe_difference,
     describe_tolerances,
     describe_trivial,
+    describe_weak,
 )
 from opsgen.recipe import Recipe
 from opsgen.records import ProbeEvidence, Task
@@ -96,8 +97,12 @@ def judgeable(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
 
 
 def nontrivial(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:
-    """Hold when no lazy answer passes on the twin."""
-    return describe_trivial(probe.answers, recipe.admit.twin_trivial_margin, "on the twin")
+    """Hold when no lazy answer passes, nor at 1e-2 at full size if the recipe asks."""
+    where = "at full size" if probe.is_full_size else "on the twin"
+    best = describe_trivial(probe.answers, recipe.admit.twin_trivial_margin, where)
+    if best is not None or not probe.is_full_size or recipe.admit.weak_at_1e_2 != "reject":
+        return best
+    return describe_weak(probe.answers)
 
 
 def live(task: Task, probe: ProbeEvidence, recipe: Recipe) -> Outcome:

@@ -47,6 +47,8 @@ def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
     """
     context.stage("probe")
     task = request.task
+    if request.trace_only:
+        return _trace(task.code)
     faults = check_source(task.code)
     if faults:
         return ProbeEvidence(source_faults=faults)
@@ -63,6 +65,15 @@ def run(request: ProbeRequest, context: JobContext) -> ProbeEvidence:
     except TaskCodeError as error:
         seen["failure"] = error.failure
     return ProbeEvidence(**seen)
+
+
+def _trace(code: str) -> ProbeEvidence:
+    try:
+        with task_module(code) as module:
+            found = rehearse(module, count_flops=False)
+    except TaskCodeError as error:
+        return ProbeEvidence(failure=error.failure)
+    return ProbeEvidence(trace=found.trace if found else None)
 
 
 def _note(request: ProbeRequest, found: Rehearsal | None, seen: dict[str, Any]) -> None:

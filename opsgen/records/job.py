@@ -23,6 +23,8 @@ class ProbeRequest(Record, frozen=True, kw_only=True, tag="probe"):
     """Try lazy answers on the twin."""
     benchmarks: tuple[str, ...] = ()
     """Fingerprint tables that the task is compared with: names, or paths of `.parquet` files."""
+    trace_only: bool = False
+    """Take the trace and nothing else, of code that breaks source rules too: for sandboxes."""
     seed: int
     """Seed of all draws."""
 

@@ -136,10 +136,7 @@ def _probe(fleet: Fleet, tasks: dict[str, Task]) -> Iterator[tuple[str, Settled]
 
     def requests() -> Iterator[tuple[str, Request]]:
         for name, task in tasks.items():
-            yield (
-                name,
-                ProbeRequest(task=task, liveness=False, lazy_answers=False, seed=_SEED),
-            )
+            yield name, ProbeRequest(task=task, trace_only=True, seed=_SEED)
 
     ledger = Ledger()
     with (

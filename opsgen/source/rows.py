@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -116,7 +117,15 @@ def _list_files(folder: Path) -> list[Path]:
             found += [Path(parent, name) for name in shown if name.endswith((_CODE, *_TABLES))]
     except OSError as error:
         raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    return sorted(found, key=lambda path: path.parts)
+    return sorted(found, key=_natural)
+
+
+def _natural(path: Path) -> list[list[tuple[bool, int, str]]]:
+    """Return a sort key under which 2_x comes before 10_x."""
+    return [
+        [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+        for parts in (re.split(r"([0-9]+)", name) for name in path.parts)
+    ]
 
 
 def _raise(error: OSError) -> None:

@@ -98,6 +98,14 @@ FAILING = [
         "nontrivial",
         "zeros",
     ),
+    (
+        {
+            "answers": (LazyAnswer(name="replay", margin=50.0, passes_1e_2=True),),
+            "is_full_size": True,
+        },
+        "nontrivial",
+        "replay passes at the 1e-2",
+    ),
     ({"unverified_fraction": 0.06}, "live", "6.0% of the work"),
     ({"draw_s": 10.5}, "stable_inputs", "10.5 s (10 allowed)"),
     ({"peak_bytes": 17 * 2**30}, "memory", "predicted peak 17 GiB"),

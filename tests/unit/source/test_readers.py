@@ -260,3 +260,16 @@ def test_tables_without_code_are_passed_over_beside_others(
     (tmp_path / "b.parquet").unlink()
     with pytest.raises(UsageError, match=r"a\.parquet: no column holds task code"):
         list(read_tasks(tmp_path))
+
+
+def test_files_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("level10/1_a.py", "level2/10_b.py", "level2/9_b.py", "level2/9_a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    found = [Path(row.origin).relative_to(tmp_path) for row in read_rows(tmp_path)]
+    assert [str(path) for path in found] == [
+        "level2/9_a.py",
+        "level2/9_b.py",
+        "level2/10_b.py",
+        "level10/1_a.py",
+    ]
