@@ -162,8 +162,8 @@ class ProbeEvidence(Record, frozen=True, kw_only=True, tag="probe"):
     """Module-level sizes equal to another one without which the code does not run: a wrong axis
     may hide behind them."""
     batch_mixing: bool | None = None
-    """Swapping the elements of the first axis of all inputs does not just swap those of the
-    outputs; absent where there is no common first axis."""
+    """Elements of the first axis influence each other: with one of them, or all but one, from
+    another draw the outputs change elsewhere too; absent where outputs and inputs share none."""
     draw_s: float | None = None
     """Seconds that building the model and drawing its inputs take at the default workload on
     this CPU; absent where the default workload is too large to draw here."""

@@ -37,16 +37,47 @@ def test_too_many_equal_sizes_are_left_alone():
     [
         ("return torch.relu(x)", "torch.randn(6, 8)", False),
         ("return x - x.mean(1, keepdim=True)", "torch.randn(6, 8)", False),
-        ("return x - x.mean(0, keepdim=True)", "torch.randn(6, 8)", False),  # has no order
+        ("return x - x.mean(0, keepdim=True)", "torch.randn(6, 8)", True),
+        ("return torch.softmax(x, 0)", "torch.randn(6, 8)", True),
         ("return x.cumsum(0)", "torch.randn(6, 8)", True),
+        ("return x.flip(0).cumsum(0).flip(0)", "torch.randn(6, 8)", True),
+        ("return x.flip(0)", "torch.randn(7, 8)", True),
+        ("return x - x[3]", "torch.randn(6, 8)", True),
+        ("return x.argsort(0)", "torch.rand(6, 8)", True),
+        ("return x.argsort(1)", "torch.rand(6, 8)", False),
+        ("return x.sum(1), x.sum(0)", "torch.randn(6, 8)", False),
+        ("return x.sum(0), x - x.mean(0)", "torch.randn(6, 8)", True),
         ("return x.sum()", "torch.randn(6, 8)", None),
+        ("return x.t().contiguous()", "torch.randn(6, 8)", None),
         ("return torch.relu(x)", "torch.randn(1, 8)", None),
+        ("return x.cumsum(0)", "torch.arange(48.0).view(6, 8)", None),  # equal in every draw
     ],
 )
 def test_mixing(build, forward, inputs, mixes):
     reference = build(forward, inputs)
     tolerances = run_trials(reference, (1,), (1, 2), num_terms=1).tolerances
     assert check_mixing(reference, reference.draw(0), tolerances) is mixes
+
+
+@pytest.mark.parametrize(
+    ("forward", "mixes"),
+    [
+        ("return F.linear(x, y)", False),
+        ("return torch.baddbmm(z, z, z) * x.sum() + y.mean()", False),
+        ("return x + x.mean(0) * y.mean()", True),
+    ],
+)
+def test_inputs_that_lack_the_axis_stay(build, forward, mixes):
+    inputs = "torch.randn(6, 8), torch.randn(8, 8), torch.randn(5, 4, 4)"
+    reference = build(forward, inputs, names="x, y, z")
+    tolerances = run_trials(reference, (1,), (1, 2), num_terms=1).tolerances
+    assert check_mixing(reference, reference.draw(0), tolerances) is mixes
+
+
+def test_a_mean_that_one_element_moves_within_the_tolerance_mixes(build):
+    reference = build("return x - x.mean(0)", "torch.randn(64, 8, dtype=torch.bfloat16)")
+    tolerances = run_trials(reference, (1,), (1, 2), num_terms=1).tolerances
+    assert check_mixing(reference, reference.draw(0), tolerances) is True
 
 
 @pytest.mark.parametrize(("option", "mixes"), [("batch_first=True", False), ("", True)])
