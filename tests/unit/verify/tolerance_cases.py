@@ -64,8 +64,8 @@ class Case:
         inputs: The expression that draws `x`.
         honest: Answers that have to pass, from the input and the model.
         cheats: Answers that have to fail, beside those of every task.
-        edges: Answers that the rule cannot be asked about: wrong ones closer than rounding may be,
-            and right ones with more rounding than anyone needs. Shown, not judged.
+        edges: Answers that the rule does not cover: wrong ones that differ by less than rounding
+            may and pass, right ones that round more than anyone needs and fail. Shown, not judged.
         init: A statement of the constructor.
     """
 

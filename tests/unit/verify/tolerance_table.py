@@ -70,16 +70,92 @@ def _scanned(x: Tensor, size: int, num_carried: int | None = None) -> Tensor:
     return torch.cat(out, -1)
 
 
-def _short(x: Tensor, model: torch.nn.Module, drop: int = 0) -> Tensor:
+def _short(
+    x: Tensor,
+    model: torch.nn.Module,
+    drop: int = 0,
+    parts: int = 4,
+    kept: torch.dtype = torch.float32,
+) -> Tensor:
+    """Linear and gelu in float32; `kept` is the type that the parts of a sum are rounded to."""
     weight, bias = model.linear.weight, model.linear.bias
     end = x.shape[-1] - drop
-    return functional.gelu(split_k(x[:, :end], weight[:, :end], 4) + bias.float())
+    pairs = zip(x[:, :end].chunk(parts, -1), weight[:, :end].chunk(parts, -1), strict=True)
+    total = sum(((a.float() @ b.float().T).to(kept) for a, b in pairs), torch.zeros((), dtype=kept))
+    return functional.gelu(total.float() + bias.float())
 
 
 def _stepwise(x: Tensor, model: torch.nn.Module) -> Tensor:
     weight, bias = model.linear.weight, model.linear.bias
-    sums = (split_k(x, weight, 8) + bias.float()).bfloat16()
-    return functional.gelu(sums.float()).bfloat16()
+    sums = (split_k(x, weight, 8) + bias.float()).to(x.dtype)
+    return functional.gelu(sums.float()).to(x.dtype)
+
+
+def _kept_short(x: Tensor, size: int) -> Tensor:
+    """Add up squares in parts of `size` in float32, the parts one by one in the type of `x`."""
+    parts = x.float().square().unflatten(-1, (-1, size)).sum(-1).to(x.dtype)
+    total = torch.zeros_like(parts[..., 0])
+    for part in parts.unbind(-1):
+        total = total + part
+    return total
+
+
+def _short_sum(name: str) -> Case:
+    def way(add: Callable[[Tensor], Tensor]) -> Callable[[Tensor, torch.nn.Module], Tensor]:
+        return lambda x, _m: add(x.float().square())
+
+    return Case(
+        f"{name}: sums of 4,096 squares",
+        "(x * x).sum(-1)",
+        f"torch.randn(512, 4096, dtype=torch.{name})",
+        {
+            "one after the other in float32": way(sequential),
+            "pairwise in float32": way(pairwise),
+            "256 lanes in float32": way(_lanes),
+            "squares rounded first": lambda x, _m: (x * x).float().sum(-1),
+        },
+        {
+            "last eighth dropped": way(lambda x: x[..., :-512].sum(-1)),
+            "one after the other in the short type": lambda x, _m: _kept_short(x, 1),
+        },
+        edges={
+            "wrong: last block of 64 dropped": way(lambda x: x[..., :-64].sum(-1)),
+            f"16 parts kept in {name}": lambda x, _m: _kept_short(x, 256),
+            f"128 parts kept in {name}": lambda x, _m: _kept_short(x, 32),
+        },
+    )
+
+
+def _short_linear(name: str, length: int) -> Case:
+    dtype = getattr(torch, name)
+    return Case(
+        f"{name}: linear over {length:,} and gelu",
+        "F.gelu(self.linear(x))",
+        f"torch.randn(96, {length}, dtype=torch.{name})",
+        {
+            "float32 throughout, split in 4": _short,
+            "split in 64": lambda x, m: _short(x, m, parts=64),
+            "rounded between the two": _stepwise,
+            "float64, rounded once": in_double(
+                lambda x, m: functional.gelu(
+                    x @ m.linear.weight.double().T + m.linear.bias.double()
+                )
+            ),
+        },
+        {
+            "last block of 32 dropped": lambda x, m: _short(x, m, drop=32),
+            "no bias": lambda x, m: functional.gelu(split_k(x, m.linear.weight, 1)),
+            "relu for gelu": lambda x, m: functional.relu(
+                split_k(x, m.linear.weight, 1) + m.linear.bias.float()
+            ),
+        },
+        edges={
+            "wrong: last term dropped": lambda x, m: _short(x, m, drop=1),
+            f"16 parts kept in {name}": lambda x, m: _short(x, m, parts=16, kept=dtype),
+            f"128 parts kept in {name}": lambda x, m: _short(x, m, parts=128, kept=dtype),
+        },
+        init=f"self.linear = nn.Linear({length}, 128, dtype=torch.{name})",
+    )
 
 
 CASES = (
@@ -92,7 +168,7 @@ CASES = (
             "last block of 1,024 dropped": lambda x, _m: (x * x)[:-1024].sum(),
             "constant from another draw": lambda _x, _m: torch.tensor(65000.0),
         },
-        edges={"last element dropped": lambda x, _m: (x * x)[:-1].sum()},
+        edges={"wrong: last element dropped": lambda x, _m: (x * x)[:-1].sum()},
     ),
     Case(
         "[512, 1]: sums of 4,096 squares",
@@ -145,7 +221,7 @@ CASES = (
             "weights of the row before": lambda x, _m: torch.softmax(x, -1).roll(1, 0),
         },
         edges={
-            "sum one after the other": lambda x, _m: _softmax_by(x, torch.exp, sequential),
+            "right: sum one after the other": lambda x, _m: _softmax_by(x, torch.exp, sequential),
         },
     ),
     Case(
@@ -259,29 +335,8 @@ CASES = (
         },
         init="self.w = nn.Parameter(torch.randn(300)); self.b = nn.Parameter(torch.randn(300))",
     ),
-    Case(
-        "bfloat16: linear over 512 and gelu",
-        "F.gelu(self.linear(x))",
-        "torch.randn(96, 512, dtype=torch.bfloat16)",
-        {
-            "float32 throughout, split in 4": _short,
-            "rounded between the two": _stepwise,
-            "float64, rounded once": in_double(
-                lambda x, m: functional.gelu(
-                    x @ m.linear.weight.double().T + m.linear.bias.double()
-                )
-            ),
-        },
-        {
-            "last block of 32 dropped": lambda x, m: _short(x, m, drop=32),
-            "no bias": lambda x, m: functional.gelu(split_k(x, m.linear.weight, 1)),
-            "relu for gelu": lambda x, m: functional.relu(
-                split_k(x, m.linear.weight, 1) + m.linear.bias.float()
-            ),
-        },
-        edges={"last term dropped": lambda x, m: _short(x, m, drop=1)},
-        init="self.linear = nn.Linear(512, 128, dtype=torch.bfloat16)",
-    ),
+    *(_short_sum(name) for name in ("bfloat16", "float16")),
+    *(_short_linear(name, length) for name in ("bfloat16", "float16") for length in (512, 4096)),
     Case(
         "bfloat16: softmax over 2,048",
         "torch.softmax(x, dim=-1)",
