@@ -156,9 +156,10 @@ def _look_again(request: ProbeRequest, twin: Twin, *, is_brief: bool) -> dict[st
 
 def _is_doubtful(seen: dict[str, Any]) -> bool:
     """Whether a larger workload might say otherwise."""
-    failure = seen.get("failure")
-    if failure is not None or not (seen["is_repeatable"] and seen["is_pure"]):
-        return failure is not None and failure.criterion != "executes"
+    if seen.get("failure") is not None:
+        return True
+    if not (seen["is_repeatable"] and seen["is_pure"]):
+        return False
     return (
         seen["num_nonfinite"] > 0
         or any(not tolerance.value < 1 for tolerance in seen["tolerances"])

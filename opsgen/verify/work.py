@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import types
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from opsgen.errors import TaskError
 from opsgen.records import TensorSpec, Trace
@@ -40,6 +41,7 @@ class Outline:
         largest_elements: Elements of the largest tensor; None likewise.
         kept_fraction: Elements of the outputs over those of the largest result of an op, at
             most 1; None likewise.
+        state_names: Of parameters and buffers.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -50,6 +52,7 @@ class Outline:
     peak_bytes: int | None = None
     largest_elements: int | None = None
     kept_fraction: float | None = None
+    state_names: tuple[str, ...] = ()
 
     def fits(self, max_bytes: float, max_flops: float) -> bool:
         """Whether the work is below both bounds; work that `meta` cannot run counts by bytes.
@@ -121,28 +124,29 @@ def _build(module: types.ModuleType) -> tuple[Reference, Inputs] | None:
 
 
 def _run(reference: Reference, inputs: Inputs, *, count_flops: bool) -> Outline:
-    counter = FlopCounterMode(display=False)
     given = (*tensors_of(inputs), *reference.state.tensors)
-    ledger = _Ledger(given)
+    ledger = _Ledger(given, count_flops=count_flops)
     outputs: Leaves = ()
     try:
-        with counter if count_flops else contextlib.nullcontext(), ledger:
+        with _Attention(ledger), ledger:
             outputs = reference.run(inputs)
     except TaskCodeError as error:
         if not _is_limit_of_meta(error):
             raise
     if outputs and not ledger.num_kernels:
         raise task_fault("executes", "nothing is computed: no kernel would run", reference.stage)
+    model = reference.model
     num_kept = sum(leaf.numel() for leaf in outputs)
     return Outline(
         inputs=specs_of(tensors_of(inputs)),
         outputs=specs_of(outputs),
         size_bytes=sum(tensor.nbytes for tensor in (*given, *outputs)),
-        flops=counter.get_total_flops() if count_flops and outputs else None,
+        flops=ledger.flops if count_flops and outputs else None,
         num_parts=len(given),
         peak_bytes=ledger.peak_bytes if outputs else None,
         largest_elements=ledger.largest_elements if outputs else None,
         kept_fraction=min(1.0, num_kept / max(1, ledger.largest_result)) if outputs else None,
+        state_names=tuple(name for name, _ in (*model.named_parameters(), *model.named_buffers())),
     )
 
 
@@ -153,10 +157,17 @@ _ACROSS = frozenset(
 
 
 class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps account of the memory of living tensors, as an allocator without reserve would."""
+    """Keeps account of the memory of living tensors, as an allocator without reserve would.
 
-    def __init__(self, given: Iterable[Tensor]) -> None:
+    Flops are counted by torch's formulas but without its mode, which follows modules by hooks
+    that gradients within a call do not bear.
+    """
+
+    def __init__(self, given: Iterable[Tensor], *, count_flops: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._count_flops = count_flops
+        self.flops = 0
+        self.is_within_kernel = False
         self._bytes: dict[int, int] = {}
         self._now = 0
         self.peak_bytes = 0
@@ -182,13 +193,22 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if func.is_view:
             return result
+        if self._count_flops and func.overloadpacket in flop_registry:
+            count = flop_registry[func.overloadpacket]
+            self.flops += count(*args, **(kwargs or {}), out_val=result)
         leaves = tensors_of(result)
+        if self.is_within_kernel:
+            return result
         if leaves and (tensors_of(args) or func._schema.is_mutable):
             self.num_kernels += 1
+        self.take(leaves)
+        return result
+
+    def take(self, leaves: Leaves) -> None:
+        """Book new tensors."""
         for leaf in leaves:
             self._book(leaf)
             self.largest_result = max(self.largest_result, leaf.numel())
-        return result
 
     def _book(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -202,6 +222,28 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _free(self, key: int) -> None:
         self._now -= self._bytes.pop(key)
+
+
+class _Attention(TorchFunctionMode):
+    """Keeps the scores of an attention out of the account: devices do not store them, `meta` does."""
+
+    def __init__(self, ledger: _Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not torch.nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        self._ledger.is_within_kernel = True
+        try:
+            result = func(*args, **(kwargs or {}))
+        finally:
+            self._ledger.is_within_kernel = False
+        self._ledger.num_kernels += 1
+        self._ledger.take(tensors_of(result))
+        return result
 
 
 def _is_limit_of_meta(error: TaskCodeError) -> bool:
