@@ -31,7 +31,6 @@ from opsgen.verify import (
     pooled_answers,
     run_trials,
     state_effects,
-    tap_ops,
     task_fault,
     task_module,
     unverified_fraction,
@@ -180,17 +179,16 @@ class Look:
             return node_effects(tapped, graph, pairs, tolerances) + effects
 
     def _operate(self, draws: list[Inputs], tolerances: tuple[Tolerance, ...]) -> None:
-        """Delete and freeze the calls of foreign code, and freeze its ops.
+        """Delete and freeze the calls of foreign code, and see what of its work nobody reads.
 
         Code that does not run with somebody in between keeps what is known of it.
         """
         seeds = tuple(self._weight_seeds)
-        calls = Surgery(self._reference, draws, tolerances, seeds)
-        ops = Surgery(self._reference, draws, tolerances, seeds, tap_ops)
+        calls = Surgery(self._reference, [*draws], tolerances, seeds)
         full = full_dataflow(self._request.task.code)
         for look in (
             lambda: {"effects": call_effects(calls) + self._seen["effects"]},
-            lambda: {"unverified_fraction": unverified_fraction(ops, full)},
+            lambda: {"unverified_fraction": unverified_fraction(calls, full)},
         ):
             try:
                 self._seen.update(look())

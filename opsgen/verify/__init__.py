@@ -6,9 +6,11 @@ seeds; `running` turns what task code raises into a record; `work`, `twins` and
 `terms` find out how much foreign code does and what smaller code does the same. `comparison`
 fixes what "equal within tolerance" means, `tolerances` measures what to ask,
 `answers` and `effects` show whether the work and each part of it matter,
-`checks` settle repeatability, purity and modes; `recording` sees what a task
-calls and `spellings` whether that is what it declares; `tracing` follows its values through
-core-ATen ops, so that one computation has one hash. Everything returns evidence.
+`surgery` changes single calls of foreign code, `operating` all of them in turn, `detours`
+finds those that undo one another; `checks` settle repeatability, purity and modes;
+`recording` sees what a task calls and `spellings` whether that is what it declares;
+`tracing` follows its values through core-ATen ops, so that one computation has one hash.
+Everything returns evidence.
 Refused here: verdicts, timing, and any tensor left behind on a device.
 """
 
@@ -47,6 +49,7 @@ from opsgen.verify.leaves import (
     validate_inputs,
 )
 from opsgen.verify.naming import alias_of, canonical_call
+from opsgen.verify.operating import call_effects
 from opsgen.verify.pooling import pooled_answers
 from opsgen.verify.recording import Call, Recording, record_calls
 from opsgen.verify.reference import Reference, task_module, widen, working_eps
@@ -54,7 +57,7 @@ from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
 from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
 from opsgen.verify.state import State, redraw
-from opsgen.verify.surgery import Surgery, call_effects, tap_ops
+from opsgen.verify.surgery import Surgery
 from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
@@ -120,7 +123,6 @@ __all__ = [
     "specs_of",
     "spelled_calls",
     "state_effects",
-    "tap_ops",
     "task_code",
     "task_fault",
     "task_module",

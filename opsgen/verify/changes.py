@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,21 +11,42 @@ from torch.utils import _pytree as pytree
 
 from opsgen.verify.leaves import Inputs, tensors_of
 from opsgen.verify.reference import Reference
-from opsgen.verify.tapping import Moment
+from opsgen.verify.tapping import Moment, Tap
 
 Change = Callable[[Moment], Any]
 
 
-class At:
-    """Applies a change to the part at one place."""
+class Operation(Protocol):
+    """What is done to a run.
 
-    def __init__(self, index: int, change: Change) -> None:
-        self._index = index
+    Attributes:
+        index: The call that it changes.
+        is_exact: All results of that call are integers or booleans.
+    """
+
+    index: int
+    is_exact: bool
+
+    def start(self, inputs: Inputs) -> Tap:
+        """Return the tap of one run on these inputs."""
+        ...
+
+
+class At:
+    """Applies a change to the call at one place."""
+
+    def __init__(self, index: int, change: Change, *, is_exact: bool = False) -> None:
+        self.index = index
+        self.is_exact = is_exact
         self._change = change
+
+    def start(self, _inputs: Inputs) -> Tap:
+        """Return the tap of one run."""
+        return self
 
     def __call__(self, moment: Moment) -> Any:
         """Return what shall have happened."""
-        return self._change(moment) if moment.index == self._index else moment.result
+        return self._change(moment) if moment.index == self.index else moment.result
 
 
 class Delete:
@@ -46,6 +67,22 @@ class Delete:
             return moment.result
         (result,) = moment.leaves
         return fitting[self._choice].reshape(result.shape)
+
+
+class Enlarge:
+    """Hands on a multiple of the result, or of one of the arguments that fit."""
+
+    def __init__(self, factor: float, choice: int | None) -> None:
+        self._factor = factor
+        self._choice = choice
+
+    def __call__(self, moment: Moment) -> Any:
+        """Return what shall have happened."""
+        is_written = moment.written is not None
+        value = moment.result if self._choice is None else Delete(self._choice)(moment)
+        if is_written:
+            return value.mul_(self._factor)
+        return pytree.tree_map_only(Tensor, lambda leaf: leaf * self._factor, value)
 
 
 class Freeze:

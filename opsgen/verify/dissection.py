@@ -1,14 +1,13 @@
-"""How much of foreign code's work nobody checks: ops whose results do not matter or are dropped.
+"""How much of foreign code's work nobody checks: calls whose results do not matter or are dropped.
 
-The work is that of the eager aten ops. Whether an op matters is tried on
-the twin by freezing it; what a slice or a selection drops is read off the
+The work is that of the eager aten ops. Whether they matter is known from
+freezing the calls that they are part of: how torch takes a call apart is not
+the task's doing. What a slice or a selection drops is read off the
 dataflow, at full size wherever `meta` runs the code.
 """
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +20,9 @@ from opsgen.verify.describing import is_pointwise, op_name
 from opsgen.verify.leaves import Inputs, tensors_of
 from opsgen.verify.reference import Reference, task_module
 from opsgen.verify.running import TaskCodeError, task_code
-from opsgen.verify.surgery import Part, Surgery, any_frozen, confirmed, evenly
+from opsgen.verify.surgery import Surgery
 from opsgen.verify.tracing import Tracer
 
-MAX_OPS = 48
-MAX_S = 1.0
-"""Processor seconds for freezing the ops of one task; the dearest come first."""
 _SELECTING = frozenset(
     (
         *("index", "index_select", "gather", "take", "take_along_dim", "masked_select"),
@@ -170,7 +166,7 @@ def unverified_fraction(surgery: Surgery, full: Flow | None) -> float:
     """Return the share of the cost of all ops whose results do not matter or are thrown away.
 
     Args:
-        surgery: The twin, tapped at its ops.
+        surgery: The twin, after `call_effects`.
         full: Dataflow of the full size, where `meta` runs it; else the twin's own is taken.
 
     Raises:
@@ -179,21 +175,4 @@ def unverified_fraction(surgery: Surgery, full: Flow | None) -> float:
     flow, outputs = Dataflow.of(surgery.reference, surgery.draws[0])
     if full is not None and full[0].num_ops == flow.num_ops:
         flow, outputs = full
-    costs = {order: flow.costs[node] for node, order in flow.orders.items()}
-    parts = [part for part in surgery.parts() if part.is_given and not part.is_output]
-    parts = [part for part in parts if part.index in costs]
-    parts.sort(key=lambda part: -costs[part.index])
-    safe: set[int] = set()
-    start_s = time.process_time()
-    for part in _dearest_first(parts):
-        if time.process_time() - start_s > MAX_S:
-            break
-        margin = confirmed(surgery, functools.partial(any_frozen, part))
-        if margin is not None and margin <= 1:
-            safe.add(part.index)
-    return flow.wasted(outputs, safe)
-
-
-def _dearest_first(parts: list[Part]) -> list[Part]:
-    half = MAX_OPS // 2
-    return [*parts[:half], *evenly(parts[half:], half)]
+    return flow.wasted(outputs, {op for part in surgery.idle for op in part.ops})

@@ -1,6 +1,6 @@
-"""Whether every call of foreign code matters: each is deleted, and frozen at another value.
+"""A model whose calls can be changed one at a time, on several draws of its inputs.
 
-Like `node_effects`, without a graph: the calls are those that a run makes. A
+The calls are those that a run makes, since foreign code has no graph. A
 call that guards against numbers the inputs do not usually hold, such as the
 shift of a softmax, matters too: without it inputs that are far away, tiny or
 zero give what is not finite.
@@ -8,27 +8,25 @@ zero give what is not finite.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
 
-from opsgen.records import Effect, Tolerance
+from opsgen.records import Tolerance
 from opsgen.verify.changes import (
     STRESSES,
     At,
-    Change,
     Delete,
+    Enlarge,
     Freeze,
     Given,
+    Operation,
     doubled,
     fitting_arguments,
     memory_of,
@@ -37,33 +35,20 @@ from opsgen.verify.comparison import comparison_margin
 from opsgen.verify.leaves import Inputs, Leaves, equal_bits, is_exact, map_tensors
 from opsgen.verify.reference import Reference
 from opsgen.verify.running import TaskCodeError
-from opsgen.verify.tapping import CallTap, Moment, OpTap, Tap
+from opsgen.verify.seeding import derive_seed
+from opsgen.verify.tapping import CallTap, Moment, Tap
 
 Tolerances = tuple[Tolerance, ...]
-MAX_CALLS = 64
-MAX_S = 2.0
-"""Processor seconds that the calls of one task may take; what does not fit is left out, evenly."""
-_MAX_KEPT_BYTES = 512 * 2**20
 _CLEAR = 2.0
 _FLOOR = 1e-4
 """What a change does below this share of the scale is an epsilon's doing or rounding."""
-
-
-class _Running(Protocol):
-    def running(self) -> AbstractContextManager[None]: ...
-
-
-Tapping = Callable[[Reference, Tap, int | None], _Running]
-
-
-def tap_calls(reference: Reference, tap: Tap, watched: int | None) -> _Running:
-    """Stand between a model and its outermost calls."""
-    return CallTap(reference.model, tap, watched=watched)
-
-
-def tap_ops(reference: Reference, tap: Tap, watched: int | None) -> _Running:
-    """Stand between a model and its aten ops."""
-    return OpTap(reference.model, tap)
+_PAIRS = ((0, 1), (2, 3), (1, 0), (3, 2), (4, 1), (5, 3), (6, 4), (7, 5))
+"""Draws that are run, each with one that lends frozen values; what the first two show to be dead
+is tried on the others: a maximum that happens to be positive needs no `abs`."""
+_ABSORBABLE = 1e3
+"""Margin up to which a missing factor may be all in the epsilon of a norm behind it."""
+_LARGE = 1e3
+_NEAR = 0.1
 
 
 @dataclass(slots=True)
@@ -80,6 +65,7 @@ class Part:
         reads_inputs: It depends on an input.
         is_exact: All results are integers or booleans.
         num_fitting: Arguments that could stand for its result.
+        ops: Places of its aten ops.
     """
 
     index: int
@@ -91,6 +77,7 @@ class Part:
     reads_inputs: bool
     is_exact: bool
     num_fitting: int
+    ops: range
 
 
 @dataclass(slots=True)
@@ -99,17 +86,18 @@ class Surgery:
 
     Attributes:
         reference: The task, at the state of the first seed.
-        draws: At least two: the first is run, the second lends frozen values.
+        draws: At least two: the first is run, the second lends frozen values. More are drawn and
+            added where these leave doubt.
         tolerances: The task's own.
         seeds: Seed of the present state and others, for what inputs do not change.
-        tapping: What counts as a part.
+        idle: Parts whose result may be that of any draw, as far as they have been tried.
     """
 
     reference: Reference
     draws: list[Inputs]
     tolerances: Tolerances
     seeds: tuple[int, ...]
-    tapping: Tapping = tap_calls
+    idle: list[Part] = field(default_factory=list)
     _outputs: dict[int, Leaves] = field(default_factory=dict)
     _stress: list[tuple[Inputs, Leaves]] | None = None
     _tails: tuple[Inputs, Leaves] | None = None
@@ -117,7 +105,7 @@ class Surgery:
     def parts(self) -> list[Part]:
         """Run once and return the parts that make new values, in order."""
         found: list[tuple[Part, list[int]]] = []
-        inputs = _own(self.draws[0])
+        inputs = _own(self._draw(0))
         given = Given(self.reference, inputs)
 
         def look(moment: Moment) -> Any:
@@ -134,11 +122,12 @@ class Surgery:
                     reads_inputs=reads_inputs,
                     is_exact=all(is_exact(leaf) for leaf in leaves),
                     num_fitting=len(fitting_arguments(moment)),
+                    ops=moment.ops,
                 )
                 found.append((part, [memory_of(leaf) for leaf in leaves]))
             return moment.result
 
-        outputs = self._run_on(inputs, look)
+        outputs = self.run(inputs, look)
         returned = {memory_of(leaf) for leaf in outputs}
         for part, storages in found:
             part.is_output = len(storages) == 1 and not returned.isdisjoint(storages)
@@ -148,83 +137,141 @@ class Surgery:
         return [part for part, _ in found]
 
     def deleted(self, part: Part) -> float | None:
-        """Return the least margin of handing on an argument; None without a fitting one."""
+        """Return the least margin of handing on an argument; None without a fitting one.
+
+        What only scales it for somebody who divides that out again hands on the argument, too.
+        """
         margins = []
         for choice in range(part.num_fitting):
-            change = Delete(choice)
-            margin = self._margin(0, part, change)
-            if margin < _CLEAR and len(self.draws) > 2:
-                margin = max(margin, self._margin(2, part, change))
-            if margin <= 1 and self._is_guard(part, change):
-                margin = math.inf
-            if margin <= 1:
-                margin = max(margin, self._margin_of_tails(part, change))
+            change = At(part.index, Delete(choice), is_exact=part.is_exact)
+            margin = self.margin(change)
+            if 1 < margin < _ABSORBABLE:
+                margin = min(margin, self._margin_enlarged(part, choice, margin))
             margins.append(margin)
             if margin <= 1:
                 break
         return min(margins, default=None)
 
+    def margin(self, operation: Operation) -> float:
+        """Return what an operation changes; where that is little, over more and odder inputs."""
+        margin = self._margin(0, operation)
+        if margin < _CLEAR:
+            margin = max(margin, self._margin(2, operation))
+        if margin <= 1 and self._is_guard(operation):
+            margin = math.inf
+        if margin <= 1:
+            margin = max(margin, self._margin_of_tails(operation))
+        for draw, _ in _PAIRS[2:]:
+            if margin > 1:
+                break
+            margin = max(margin, self._margin(draw, operation))
+        return margin
+
+    def _margin_enlarged(self, part: Part, choice: int, natural: float) -> float:
+        """Return what handing on an argument changes where it and the result are large.
+
+        Then no epsilon tells them apart. Infinite where a large result is not as good as the
+        result itself, and where the difference is not next to nothing beside `natural`.
+        """
+        ours = At(part.index, Enlarge(_LARGE, None))
+        theirs = At(part.index, Enlarge(_LARGE, choice))
+        worst = 0.0
+        for draw in (0, 2):
+            inputs = self._draw(draw)
+            try:
+                large, changed = self._changed(inputs, ours), self._changed(inputs, theirs)
+            except TaskCodeError:
+                return math.inf
+            near = loosened(self.tolerances, _NEAR)
+            if comparison_margin(large, self._output(draw), near) > 1:
+                return math.inf
+            worst = max(worst, comparison_margin(changed, large, loosened(self.tolerances)))
+        is_absorbed = worst <= min(1.0, natural / 10)
+        change = At(part.index, Delete(choice), is_exact=part.is_exact)
+        return worst if is_absorbed and not self._is_guard(change) else math.inf
+
     def frozen(self, part: Part) -> list[float]:
         """Return the margin of freezing each result; empty where no state changes it either.
 
-        What comes of inputs and is the same for another draw is frozen as it is.
+        What comes of inputs and is the same for every draw is frozen as it is.
         """
-        ours = self._values(part, 0)
-        theirs = self._values(part, 1)
-        if not ours:
+        values = functools.cache(lambda draw: self.values(part.index, draw))
+        ours, theirs = values(0), values(1)
+        if not ours or [t.shape for t in theirs] != [o.shape for o in ours]:
             return []
-        if _are_equal(ours, theirs):
-            if part.reads_inputs:
-                return [math.inf if self._is_guard(part, Freeze(0, ours[0])) else 0.0]
-            self.reference.state.redraw(self.seeds[1])
-            theirs = self._values(part, 0)
-            self.reference.state.redraw(self.seeds[0])
+        if not part.reads_inputs and _are_equal(ours, theirs):
+            return self._frozen_states(part, ours)
+        margins = [self._frozen_result(part, place, values) for place in range(len(ours))]
+        found = [margin for margin in margins if margin is not None]
+        if found:
+            return found
+        change = At(part.index, Freeze(0, ours[0]), is_exact=part.is_exact)
+        return [math.inf if self._is_guard(change) else 0.0]
+
+    def _frozen_states(self, part: Part, ours: list[Tensor]) -> list[float]:
+        """Return the margin of freezing each result at its value for other weights."""
+        self.reference.state.redraw(self.seeds[1])
+        theirs = self.values(part.index, 0)
+        self.reference.state.redraw(self.seeds[0])
         if [t.shape for t in theirs] != [o.shape for o in ours]:
             return []
-        margins = []
-        for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-            if equal_bits((mine,), (other,)):
-                continue
-            change = Freeze(place, other)
-            margin = self._margin(0, part, change)
-            if margin < _CLEAR and len(self.draws) > 3:
-                more = self._values(part, 3)
-                if len(more) == len(ours) and more[place].shape == mine.shape:
-                    margin = max(margin, self._margin(2, part, Freeze(place, more[place])))
-            if margin <= 1 and self._is_guard(part, change):
-                margin = math.inf
-            margins.append(margin)
-        return margins
+        changes = [
+            At(part.index, Freeze(place, other), is_exact=part.is_exact)
+            for place, (mine, other) in enumerate(zip(ours, theirs, strict=True))
+            if not equal_bits((mine,), (other,))
+        ]
+        margins = [self._margin(0, change) for change in changes]
+        return [
+            math.inf if margin <= 1 and self._is_guard(change) else margin
+            for margin, change in zip(margins, changes, strict=True)
+        ]
 
-    def _margin_of_tails(self, part: Part, change: Change) -> float:
+    def _frozen_result(
+        self, part: Part, place: int, values: Callable[[int], list[Tensor]]
+    ) -> float | None:
+        """Return the largest margin over pairs of draws; None where it is the same in all."""
+        margin, change = None, None
+        for ours, theirs in _PAIRS:
+            mine, other = values(ours)[place : place + 1], values(theirs)[place : place + 1]
+            if [t.shape for t in mine] != [t.shape for t in other] or _are_equal(mine, other):
+                continue
+            change = At(part.index, Freeze(place, other[0]), is_exact=part.is_exact)
+            margin = max(margin or 0.0, self._margin(ours, change))
+            if margin >= _CLEAR:
+                break
+        if margin is not None and margin <= 1 and change is not None and self._is_guard(change):
+            return math.inf
+        return margin
+
+    def _margin_of_tails(self, operation: Operation) -> float:
         """Return the margin on inputs twice as large, in place of the tails of more elements.
 
         A clamp that acts on one of a million elements does not act on a twin's few hundred.
         """
         if self._tails is None:
-            inputs = map_tensors(doubled, self.draws[0])
+            inputs = map_tensors(doubled, self._draw(0))
             try:
                 self._tails = (inputs, _copied(self.reference.run(_own(inputs))))
             except TaskCodeError:
                 return 0.0
         inputs, output = self._tails
         try:
-            changed = self._run(inputs, At(part.index, change), part.index)
+            changed = self._changed(inputs, operation)
         except TaskCodeError:
             return 0.0
-        return comparison_margin(changed, output, _loosened(self.tolerances))
+        return comparison_margin(changed, output, loosened(self.tolerances))
 
-    def _is_guard(self, part: Part, change: Change) -> bool:
+    def _is_guard(self, operation: Operation) -> bool:
         """Whether unusual inputs need the part: without it they give what is not finite.
 
         Of a predicate it is enough that it changes what they give.
         """
         for inputs, output in self._stressed():
             try:
-                changed = self._run(inputs, At(part.index, change), part.index)
+                changed = self._changed(inputs, operation)
             except TaskCodeError:
                 continue
-            if part.is_exact and comparison_margin(changed, output, self.tolerances) > 1:
+            if operation.is_exact and comparison_margin(changed, output, self.tolerances) > 1:
                 return True
             for left, right in zip(changed, output, strict=False):
                 if left.shape == right.shape and not is_exact(right):
@@ -237,50 +284,66 @@ class Surgery:
         if self._stress is None:
             self._stress = []
             for change in STRESSES:
-                inputs = map_tensors(change, self.draws[0])
+                inputs = map_tensors(change, self._draw(0))
                 try:
                     self._stress.append((inputs, _copied(self.reference.run(_own(inputs)))))
                 except TaskCodeError:
                     continue
         return self._stress
 
-    def _margin(self, draw: int, part: Part, change: Change) -> float:
-        if draw not in self._outputs:
-            self._outputs[draw] = _copied(self.reference.run(_own(self.draws[draw])))
+    def _margin(self, draw: int, operation: Operation) -> float:
+        output = self._output(draw)
         try:
-            changed = self._run(self.draws[draw], At(part.index, change), part.index)
+            changed = self._changed(self._draw(draw), operation)
         except TaskCodeError:
             return math.inf
-        return comparison_margin(changed, self._outputs[draw], _loosened(self.tolerances))
+        return comparison_margin(changed, output, loosened(self.tolerances))
 
-    def _values(self, part: Part, draw: int) -> list[Tensor]:
-        return self._values_on(part, self.draws[draw])
+    def _draw(self, draw: int) -> Inputs:
+        while len(self.draws) <= draw:
+            seed = derive_seed(self.seeds[0], "further", len(self.draws))
+            self.draws.append(self.reference.draw(seed))
+        return self.draws[draw]
 
-    def _values_on(self, part: Part, inputs: Inputs) -> list[Tensor]:
+    def _output(self, draw: int) -> Leaves:
+        if draw not in self._outputs:
+            self._outputs[draw] = _copied(self.reference.run(_own(self._draw(draw))))
+        return self._outputs[draw]
+
+    def values(self, index: int, draw: int) -> list[Tensor]:
+        """Return copies of the results of one call; empty where the run fails."""
         kept: list[Tensor] = []
 
         def keep(moment: Moment) -> Any:
-            if moment.index == part.index:
+            if moment.index == index:
                 kept.extend(leaf.detach().clone() for leaf in moment.leaves)
             return moment.result
 
         try:
-            self._run(inputs, keep)
+            self.run(_own(self._draw(draw)), keep)
         except TaskCodeError:
             return []
         return kept
 
-    def _run(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
-        return self._run_on(_own(inputs), tap, watched)
+    def followed(self, follow: Callable[[Inputs], Tap]) -> Leaves:
+        """Return the output of the first draw, run under the tap that `follow` makes for it."""
+        inputs = _own(self._draw(0))
+        return self.run(inputs, follow(inputs))
 
-    def _run_on(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
-        with self.tapping(self.reference, tap, watched).running():
+    def _changed(self, inputs: Inputs, operation: Operation) -> Leaves:
+        own = _own(inputs)
+        return self.run(own, operation.start(own), operation.index)
+
+    def run(self, inputs: Inputs, tap: Tap, watched: int | None = None) -> Leaves:
+        """Run inputs, which calls in place may write to, under a tap."""
+        with CallTap(self.reference.model, tap, watched=watched).running():
             return self.reference.run(inputs)
 
 
-def _loosened(tolerances: Tolerances) -> Tolerances:
+def loosened(tolerances: Tolerances, least: float = _FLOOR) -> Tolerances:
+    """Return tolerances of at least `least`."""
     return tuple(
-        msgspec.structs.replace(tolerance, value=max(tolerance.value, _FLOOR))
+        msgspec.structs.replace(tolerance, value=max(tolerance.value, least))
         for tolerance in tolerances
     )
 
@@ -296,69 +359,3 @@ def _copied(leaves: Leaves) -> Leaves:
 
 def _are_equal(left: list[Tensor], right: list[Tensor]) -> bool:
     return equal_bits(tuple(left), tuple(right))
-
-
-def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
-    """Return what deleting and freezing each call of a task does.
-
-    Not judged are calls that follow from constants alone, and freezing what is returned as it
-    is: that is the replay answer. At most `MAX_CALLS` calls and about `MAX_S` seconds.
-    """
-    parts = [part for part in surgery.parts() if part.is_given]
-    start_s = time.process_time()
-    effects: list[Effect] = []
-    for part in evenly(parts, MAX_CALLS):
-        if time.process_time() - start_s > MAX_S:
-            break
-        if part.size_bytes > _MAX_KEPT_BYTES:
-            continue
-        subject = f"call {part.index} ({part.name})"
-        margin = confirmed(surgery, functools.partial(_deleted, part))
-        if margin is not None:
-            effects.append(Effect(subject=subject, change="deleted", margin=margin))
-        if part.is_output:
-            continue
-        margin = confirmed(surgery, functools.partial(any_frozen, part))
-        if margin is not None:
-            effects.append(Effect(subject=subject, change="frozen", margin=margin))
-    return tuple(effects)
-
-
-def _deleted(part: Part, surgery: Surgery) -> float | None:
-    return surgery.deleted(part)
-
-
-def any_frozen(part: Part, surgery: Surgery) -> float | None:
-    """Return the largest margin of freezing a result of a part: some may be there for nobody."""
-    return max(surgery.frozen(part), default=None)
-
-
-def confirmed(surgery: Surgery, judge: Callable[[Surgery], float | None]) -> float | None:
-    """Return a margin, and where it is that of a dead part the largest over weight seeds.
-
-    Of a narrow twin's few channels one draw of the weights may well leave all on one side.
-    """
-    margin = judge(surgery)
-    reference, (first, *others) = surgery.reference, surgery.seeds
-    for place, seed in enumerate(others if reference.state.names else ()):
-        if margin is None or margin > 1:
-            break
-        reference.state.redraw(seed)
-        seeds = (seed, first, *others[:place], *others[place + 1 :])
-        elsewhere = dataclasses.replace(
-            surgery, seeds=seeds, _outputs={}, _stress=None, _tails=None
-        )
-        again = judge(elsewhere)
-        margin = margin if again is None else max(margin, again)
-        reference.state.redraw(first)
-    return margin
-
-
-def evenly(parts: list[Part], count: int) -> Iterator[Part]:
-    """Yield `count` parts in an order in which any beginning is spread over all."""
-    step = max(1, math.ceil(len(parts) / count))
-    chosen = parts[::step]
-    for stride in (4, 2, 1):
-        for place in range(0, len(chosen), stride):
-            if stride == 4 or place % (2 * stride):
-                yield chosen[place]

@@ -1,7 +1,7 @@
 """Standing between a running model and what it calls, to see results and to put others there.
 
-Two places: the outermost public calls of `forward`, and the aten ops below
-them. Modules of the task's own are looked into, those of torch are calls.
+What counts as a call is an outermost public one of `forward`. Modules of the
+task's own are looked into, those of torch are calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -51,6 +50,7 @@ class Moment:
             None where it was not watched.
         result: What it returned; of an assignment to an element the tensor assigned to.
         computes: It made new values, and not of nothing.
+        ops: Places of the aten ops that it ran, among all that are no view.
     """
 
     index: int
@@ -59,6 +59,7 @@ class Moment:
     before: Tensor | None
     result: Any
     computes: bool
+    ops: range
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -118,8 +119,10 @@ class _State:
         self._name = ""
         self._args: tuple[Tensor, ...] = ()
         self._before: Tensor | None = None
+        self._first_op = 0
         self.is_busy = False
         self.computes = False
+        self.num_ops = 0
 
     @property
     def is_within(self) -> bool:
@@ -130,6 +133,7 @@ class _State:
         if self._depth > 1:
             return
         self._name, self._args, self.computes = name, tensors_of(args), False
+        self._first_op = self.num_ops
         is_watched = self._index == self._watched and bool(self._args)
         self._before = self._args[0].detach().clone() if is_watched else None
 
@@ -145,6 +149,7 @@ class _State:
             self._before,
             self._args[0] if assigned else result,
             self.computes,
+            range(self._first_op, self.num_ops),
         )
         self._index += 1
         self.is_busy = True
@@ -181,7 +186,7 @@ class _Functions(TorchFunctionMode):
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes whether the call that runs computes."""
+    """Counts ops and notes whether the call that runs computes."""
 
     def __init__(self, state: _State) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -191,8 +196,9 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run the op."""
-        if not self._state.is_busy and computes(func, args, kwargs):
-            self._state.computes = True
+        if not self._state.is_busy:
+            self._state.num_ops += not func.is_view
+            self._state.computes = self._state.computes or computes(func, args, kwargs)
         return func(*args, **(kwargs or {}))
 
 
@@ -211,55 +217,3 @@ def computes(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
     if func.is_view or func._opname in _NO_WORK:
         return False
     return bool(tensors_of((args, kwargs or {})))
-
-
-class OpTap(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands every aten op that is no view to a tap.
-
-    The steps of a recurrence count as no ops that compute: only some devices take it apart, and
-    that early steps are forgotten is its nature.
-    """
-
-    def __init__(self, model: nn.Module, tap: Tap) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._model = model
-        self._tap = tap
-        self._index = 0
-        self._depth = 0
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Stand between for the block."""
-        handles = []
-        for module in self._model.modules():
-            if isinstance(module, nn.RNNBase):
-                handles.append(module.register_forward_pre_hook(self._enter))
-                handles.append(module.register_forward_hook(self._leave, always_call=True))
-        try:
-            with self:
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _enter(self, _module: nn.Module, _args: object) -> None:
-        self._depth += 1
-
-    def _leave(self, _module: nn.Module, _args: object, _result: object) -> None:
-        self._depth -= 1
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Run the op and ask the tap."""
-        kwargs = kwargs or {}
-        if func.is_view:
-            return func(*args, **kwargs)
-        tensors = tensors_of((args, kwargs))
-        result = func(*args, **kwargs)
-        name = f"aten.{func._opname}"
-        is_open = not self._depth and computes(func, args, kwargs)
-        moment = Moment(self._index, name, tensors, None, result, is_open)
-        self._index += 1
-        with torch.no_grad():
-            return self._tap(moment)

@@ -46,6 +46,12 @@ class Twin:
             return self.level > 0
         return self.outline.fits(max_bytes, max_flops)
 
+    def is_built_like(self, other: Twin | None) -> bool:
+        """Whether it has the parameters and buffers of another, as far as both are known."""
+        if other is None or other.outline is None or self.outline is None:
+            return True
+        return self.outline.state_names == other.outline.state_names
+
 
 def full_size(code: str) -> Twin:
     """Return the code as it is.
@@ -59,37 +65,61 @@ def full_size(code: str) -> Twin:
 
 
 def find_twins(code: str) -> Iterator[Twin]:
-    """Yield smaller workloads on which `code` runs as far as `meta` can tell, smallest first."""
-    num_found = 0
+    """Yield smaller workloads on which `code` runs as far as `meta` can tell, smallest first.
+
+    Those that have other parameters or buffers, such as fewer layers, come after all others:
+    what is there for nobody may be just what was cut.
+    """
+    whole = _try(0, code)
+    held = _held_sizes(code, whole)
+    num_found, others = 0, []
     for level, sizes in smaller_sizes(code):
-        twin = _try(level, assign_sizes(code, sizes))
-        if twin is not None:
+        twin = _try(level, assign_sizes(code, {**sizes, **held}))
+        if twin is not None and not twin.is_built_like(whole):
+            others.append(twin)
+        elif twin is not None:
             num_found += 1
             yield twin
     if not num_found:
-        twin = _cut_each(code)
+        twin = _cut_each(code, whole)
         if twin is not None:
             yield twin
+    yield from others
+
+
+def _held_sizes(code: str, whole: Twin | None) -> dict[str, int]:
+    """Return the sizes that count layers: without one of them there are other parameters."""
+    _, names = next(smaller_sizes(code), (0, {}))
+    sizes = {name: read_sizes(code)[name] for name in names}
+    held = {}
+    for name, value in sizes.items():
+        twin = _try(0, assign_sizes(code, {name: value - 1}))
+        if twin is not None and not twin.is_built_like(whole):
+            held[name] = value
+    return held
 
 
 def proportional_twins(code: str) -> Iterator[Twin]:
     """Yield workloads whose large sizes are all divided by one number, smallest first.
 
     Cuts to one level make different sizes equal: a group of channels comes down to a single
-    one, and its normalisation to nothing. Here their proportions stay.
+    one, and its normalisation to nothing. Here their proportions stay. All have the parameters
+    and buffers of the code itself.
     """
     _, names = next(smaller_sizes(code), (0, {}))
     sizes = {name: read_sizes(code)[name] for name in names}
+    whole = _try(0, code)
+    held = _held_sizes(code, whole)
     batch = next(iter(sizes), "")
     seen: list[dict[str, int]] = []
     for divisor in _DIVISORS:
-        cut = {name: _divided(value, divisor) for name, value in sizes.items()}
+        cut = {name: _divided(value, divisor) for name, value in sizes.items()} | held
         if sizes and sizes[batch] > _BATCH:
             cut[batch] = _BATCH
         if cut != sizes and cut not in seen:
             seen.append(cut)
             twin = _try(max(cut.values()), assign_sizes(code, cut))
-            if twin is not None:
+            if twin is not None and twin.is_built_like(whole):
                 yield twin
 
 
@@ -108,7 +138,7 @@ def _try(level: int, code: str) -> Twin | None:
         return None
 
 
-def _cut_each(code: str) -> Twin | None:
+def _cut_each(code: str, whole: Twin | None) -> Twin | None:
     """Cut one size after the other, the largest first, as far as the rest allows."""
     _, names = next(smaller_sizes(code), (0, {}))
     best: Twin | None = None
@@ -118,7 +148,7 @@ def _cut_each(code: str) -> Twin | None:
             if level >= sizes[name]:
                 break
             twin = _try(level, assign_sizes(code, {**sizes, name: level}))
-            if twin is not None:
+            if twin is not None and twin.is_built_like(whole):
                 best, sizes[name] = twin, level
                 break
     return best

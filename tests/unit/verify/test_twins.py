@@ -3,7 +3,7 @@
 import pytest
 
 from opsgen.source import read_sizes, smaller_sizes
-from opsgen.verify import ForeignWork, TaskCodeError, find_twins, full_size
+from opsgen.verify import ForeignWork, TaskCodeError, find_twins, full_size, proportional_twins
 
 CODE = """
 import torch
@@ -53,6 +53,28 @@ def test_what_cannot_be_cut_together_is_cut_alone():
     code = code.replace("self.n(x)", "self.n(x.view(rows, 5, 64).flatten(1))")
     (twin,) = find_twins(code)
     assert read_sizes(twin.code) == {"rows": 8, "channels": 320, "groups": 8, "dim": -1}
+
+
+def test_layers_are_not_cut_away_while_anything_else_can_be():
+    deep = CODE.replace("inner = ", "depth = 40\ninner = ").replace(
+        "self.l = nn.Linear(channels, inner)",
+        "self.l = nn.Sequential(*[nn.Linear(channels, channels) for _ in range(depth)])",
+    )
+    for twins in (list(find_twins(deep)), list(proportional_twins(deep))):
+        sizes = [read_sizes(twin.code) for twin in twins]
+        assert {size["depth"] for size in sizes} == {40}
+        assert min(size["channels"] for size in sizes) < 128
+
+
+def test_what_can_only_be_cut_together_with_layers_is():
+    tied = CODE.replace("inner = ", "depth = 256\ninner = ").replace(
+        "self.l = nn.Linear(channels, inner)",
+        "self.l = nn.Sequential(*[nn.Linear(channels, channels) for _ in range(depth)])\n"
+        "        assert depth == channels",
+    )
+    twins = list(find_twins(tied))
+    assert read_sizes(twins[0].code)["depth"] == 256
+    assert min(read_sizes(twin.code)["depth"] for twin in twins) < 128
 
 
 def test_work_on_a_device():
