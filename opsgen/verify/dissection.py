@@ -110,20 +110,27 @@ class Dataflow(Tracer):  # type: ignore[no-untyped-call]
             self._placed.add(node)
         return value
 
-    def wasted(self, outputs: list[tuple[Value, int]], safe: set[int]) -> float:
+    def wasted(self, outputs: list[tuple[Value, int]], calls: list[range], safe: set[int]) -> float:
         """Return the share of the cost that is in results which do not matter or are dropped.
 
         Args:
             outputs: What is returned, with numbers of elements.
-            safe: Places, as in `orders`, of ops whose results may be anything.
+            calls: Places, as in `orders`, of the ops of each public call. How torch takes a call
+                apart is not the task's doing: its ops matter as much as the one that does most.
+            safe: Places of ops whose results may be anything.
         """
         kept: dict[int, float] = {}
         for value, numel in outputs:
             share = min(1.0, numel / max(1, self._numel.get(value.node, numel)))
             kept[value.node] = min(1.0, kept.get(value.node, 0.0) + share)
         wasted = 0.0
+        call_of = {op: place for place, ops in enumerate(calls) for op in ops}
+        most: dict[int, float] = {}
         for node in range(len(self.canon.nodes) - 1, -1, -1):
-            ours = 0.0 if self.orders.get(node) in safe else kept.get(node, 0.0)
+            order = self.orders.get(node, -1)
+            ours = 0.0 if order in safe else kept.get(node, 0.0)
+            if order in call_of:
+                ours = most[call_of[order]] = max(ours, most.get(call_of[order], 0.0))
             is_local = node in self._local or node in self._placed
             wasted += self.costs.get(node, 0.0) * (1 - ours if is_local else float(not ours))
             weight = ours if node in self._local else float(ours > 0)
@@ -175,4 +182,5 @@ def unverified_fraction(surgery: Surgery, full: Flow | None) -> float:
     flow, outputs = Dataflow.of(surgery.reference, surgery.draws[0])
     if full is not None and full[0].num_ops == flow.num_ops:
         flow, outputs = full
-    return flow.wasted(outputs, {op for part in surgery.idle for op in part.ops})
+    calls = [part.ops for part in surgery.parts()]
+    return flow.wasted(outputs, calls, {op for part in surgery.idle for op in part.ops})
