@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from opsgen.verify.leaves import Inputs, tensors_of
+from opsgen.verify.leaves import Inputs, count_nonfinite, tensors_of
 from opsgen.verify.reference import Reference
 from opsgen.verify.tapping import Moment, Tap
 
@@ -67,6 +67,24 @@ class Delete:
             return moment.result
         (result,) = moment.leaves
         return fitting[self._choice].reshape(result.shape)
+
+
+class Counting:
+    """Counts the elements of each call's results that are not finite, under another tap."""
+
+    def __init__(self, tap: Tap) -> None:
+        self.counts: dict[int, int] = {}
+        self._tap = tap
+
+    def __call__(self, moment: Moment) -> Any:
+        """Return what the other tap does."""
+        self.counts[moment.index] = count_nonfinite(tuple(moment.leaves))
+        return self._tap(moment)
+
+    def exceeds(self, other: Counting) -> bool:
+        """Whether a call has more of them here."""
+        counts = other.counts.items()
+        return any(self.counts.get(index, 0) > count for index, count in counts)
 
 
 class Enlarge:
@@ -142,6 +160,9 @@ class Given:
         # What came out of no call that was seen, such as a cast by `.data`, counts as given.
         reads = [memory_of(argument) for argument in moment.args]
         is_module = moment.name.startswith("torch.nn.") and ".functional." not in moment.name
+        results = {memory_of(leaf) for leaf in moment.leaves}
+        if not (moment.reads or is_module or results.intersection(reads)):
+            reads = []
         is_given = bool(reads) and (is_module or any(key not in self._constant for key in reads))
         reads_inputs = not self._inputs.isdisjoint(reads)
         self.hold(moment.leaves)

@@ -22,6 +22,7 @@ from opsgen.records import Tolerance
 from opsgen.verify.changes import (
     STRESSES,
     At,
+    Counting,
     Delete,
     Enlarge,
     Freeze,
@@ -99,7 +100,7 @@ class Surgery:
     seeds: tuple[int, ...]
     idle: list[Part] = field(default_factory=list)
     _outputs: dict[int, Leaves] = field(default_factory=dict)
-    _stress: list[tuple[Inputs, Leaves]] | None = None
+    _stress: list[tuple[Inputs, Leaves, Counting]] | None = None
     _tails: tuple[Inputs, Leaves] | None = None
 
     def parts(self) -> list[Part]:
@@ -262,16 +263,20 @@ class Surgery:
         return comparison_margin(changed, output, loosened(self.tolerances))
 
     def _is_guard(self, operation: Operation) -> bool:
-        """Whether unusual inputs need the part: without it they give what is not finite.
+        """Whether unusual inputs need the part: some call gives what is not finite without it.
 
         Of a predicate it is enough that it changes what they give.
         """
-        for inputs, output in self._stressed():
+        for inputs, output, before in self._stressed():
+            own = _own(inputs)
+            after = Counting(operation.start(own))
             try:
-                changed = self._changed(inputs, operation)
+                changed = self.run(own, after, operation.index)
             except TaskCodeError:
                 continue
             if operation.is_exact and comparison_margin(changed, output, self.tolerances) > 1:
+                return True
+            if after.exceeds(before):
                 return True
             for left, right in zip(changed, output, strict=False):
                 if left.shape == right.shape and not is_exact(right):
@@ -280,15 +285,17 @@ class Surgery:
                         return True
         return False
 
-    def _stressed(self) -> list[tuple[Inputs, Leaves]]:
+    def _stressed(self) -> list[tuple[Inputs, Leaves, Counting]]:
         if self._stress is None:
             self._stress = []
             for change in STRESSES:
                 inputs = map_tensors(change, self._draw(0))
+                counting = Counting(lambda moment: moment.result)
                 try:
-                    self._stress.append((inputs, _copied(self.reference.run(_own(inputs)))))
+                    output = _copied(self.run(_own(inputs), counting))
                 except TaskCodeError:
                     continue
+                self._stress.append((inputs, output, counting))
         return self._stress
 
     def _margin(self, draw: int, operation: Operation) -> float:

@@ -50,6 +50,7 @@ class Moment:
             None where it was not watched.
         result: What it returned; of an assignment to an element the tensor assigned to.
         computes: It made new values, and not of nothing.
+        reads: It took more from its arguments than shapes and types.
         ops: Places of the aten ops that it ran, among all that are no view.
     """
 
@@ -59,6 +60,7 @@ class Moment:
     before: Tensor | None
     result: Any
     computes: bool
+    reads: bool
     ops: range
 
     @property
@@ -122,6 +124,7 @@ class _State:
         self._first_op = 0
         self.is_busy = False
         self.computes = False
+        self.reads = False
         self.num_ops = 0
 
     @property
@@ -133,6 +136,7 @@ class _State:
         if self._depth > 1:
             return
         self._name, self._args, self.computes = name, tensors_of(args), False
+        self.reads = False
         self._first_op = self.num_ops
         is_watched = self._index == self._watched and bool(self._args)
         self._before = self._args[0].detach().clone() if is_watched else None
@@ -149,6 +153,7 @@ class _State:
             self._before,
             self._args[0] if assigned else result,
             self.computes,
+            self.reads,
             range(self._first_op, self.num_ops),
         )
         self._index += 1
@@ -199,15 +204,22 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self._state.is_busy:
             self._state.num_ops += not func.is_view
             self._state.computes = self._state.computes or computes(func, args, kwargs)
+            self._state.reads = self._state.reads or func._opname not in _MADE
         return func(*args, **(kwargs or {}))
 
 
-_NO_WORK = frozenset(
+_MADE = frozenset(
+    (
+        *("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"),
+        *("new_zeros", "new_ones", "new_full", "new_empty", "new_empty_strided"),
+    )
+)
+"""Ops that take shape and type from a tensor and nothing else."""
+_NO_WORK = _MADE | frozenset(
     (
         *("_to_copy", "clone", "contiguous", "copy_", "copy", "detach", "lift_fresh", "alias"),
-        *("_unsafe_view", "zeros_like", "ones_like", "empty_like", "full_like", "new_zeros"),
-        *("new_ones", "new_full", "new_empty", "rand_like", "randn_like", "fill_", "zero_"),
-        *("_local_scalar_dense", "set_", "resize_", "empty_strided", "new_empty_strided"),
+        *("_unsafe_view", "fill_", "zero_", "_local_scalar_dense", "set_", "resize_"),
+        "empty_strided",
     )
 )
 

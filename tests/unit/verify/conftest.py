@@ -6,11 +6,21 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 from written_sources import task_source
 
 from opsgen.verify import Reference, task_module
 
 Build = Callable[..., Reference]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Keep threads that wait for a busy core from using up what surgery may take."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
 
 
 @pytest.fixture

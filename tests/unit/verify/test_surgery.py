@@ -88,6 +88,15 @@ LIVE = {
         "s = (x.t() @ x).masked_fill(m == 0, float('-inf'))\nreturn s.softmax(-1)",
         "pass",
     ),
+    "mask from a tensor's type": (
+        "m = x.new_ones(48, 48).tril()\n"
+        "s = (x.t() @ x).masked_fill(m == 0, float('-inf'))\nreturn s.softmax(-1)",
+        "pass",
+    ),
+    "for a branch that is not taken": (
+        "return torch.where(x < 0, x.sin(), (x.clamp(min=0) + 0.5).log())",
+        "pass",
+    ),
     "only of weights": (
         "return x @ F.softmax(self.w, 1)",
         "self.w = nn.Parameter(torch.randn(48, 8))",
