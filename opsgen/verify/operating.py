@@ -30,7 +30,8 @@ def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
     """
     parts = [part for part in surgery.parts() if part.is_given]
     start_s = time.process_time()
-    effects = detour_effects(surgery)
+    detours = detour_effects(surgery)
+    effects: list[Effect] = []
     for part in evenly(parts, MAX_CALLS):
         if time.process_time() - start_s > MAX_S:
             break
@@ -47,7 +48,7 @@ def call_effects(surgery: Surgery) -> tuple[Effect, ...]:
             effects.append(Effect(subject=subject, change="frozen", margin=margin))
             if margin <= 1:
                 surgery.idle.append(part)
-    return tuple(effects)
+    return (*effects, *detours)
 
 
 def detour_effects(surgery: Surgery) -> list[Effect]:
