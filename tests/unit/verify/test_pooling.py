@@ -69,7 +69,7 @@ def test_a_weight_seed_that_is_often_degenerate_is_enough(build):
 
 def test_a_rare_degenerate_weight_seed_is_an_accident(build):
     """The gate is shut for one weight in thirty."""
-    init = "self.gate = nn.Parameter(torch.randn(1, 2))"
+    init = "self.gate = nn.Parameter(torch.randn(1, 64))"
     forward = "return x * F.relu((1.8 - self.gate[:, :1]).sign())"
 
     def zeros(*seeds):
