@@ -5,9 +5,9 @@ watches and kills it, `deadline` counts its stages) and turns every way to fail
 into a fault with a reason. `loop` is the other side, `context` what a job is
 handed there, `frames` what the two say to each other, `guard` what one job
 must leave as it was. `sandbox` shuts a child in before it runs foreign code
-(`layers` says what holds; `view`, `landlock`, `seccomp` are its parts). `lease` is the exclusive use of a device, `nvml` the list
-of GPUs. Jobs are known by name only. Imports no torch, and of opsgen only
-`errors`, `records` and `recipe`.
+(`layers` says what holds; `view`, `landlock`, `seccomp` are its parts). `lease`
+is the exclusive use of a device, `nvml` the list of GPUs. Jobs are known by
+name only. Imports no torch, and of opsgen only `errors`, `records` and `recipe`.
 """
 
 from opsgen.child.context import JobContext, LocalContext

@@ -1,17 +1,15 @@
 """Draws, tolerances, comparison and liveness: what probe, measure and score share.
 
-`seeding` is the one place where global generators are seeded; `reference`
-loads a task's code and builds it, with `state` and inputs as functions of
-seeds; `running` turns what task code raises into a record; `work`, `twins` and
-`terms` find out how much foreign code does and what smaller code does the same. `comparison`
-fixes what "equal within tolerance" means, `tolerances` measures what to ask,
-`answers` and `effects` show whether the work and each part of it matter,
-`surgery` changes single calls of foreign code, `operating` all of them in turn, `detours`
-finds those that undo one another; `checks` settle repeatability, purity and modes;
-`recording` sees what a task calls and `spellings` whether that is what it declares;
-`tracing` follows its values through core-ATen ops, so that one computation has one hash.
-Everything returns evidence.
-Refused here: verdicts, timing, and any tensor left behind on a device.
+`seeding` is the one place where global generators are seeded; `reference` loads a task's code and
+builds it, with `state` and inputs as functions of seeds; `running` turns what task code raises into
+a record; `work`, `twins` and `terms` find out how much foreign code does and what smaller code does
+the same. `comparison` fixes what "equal within tolerance" means, `tolerances` measures what to ask.
+`answers`, `pooling` and `effects` show whether the work and each part of it matter; for foreign code
+`surgery` changes single calls (`tapping`, `changes`), `operating` all in turn, `detours` finds those
+that undo one another, `dissection` adds up what nobody checks. `checks` and `axes` settle
+repeatability, purity, modes and axes. `recording` sees what a task calls, `spellings` and `declared`
+whether that is what it declares, `tracing` hashes its core-ATen ops (`canon`, `describing`,
+`viewing`, `naming`). Returns evidence; refused here: verdicts, timing, tensors left on a device.
 """
 
 from opsgen.verify.answers import judge_answers, lazy_answers
