@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 import pytest
 from chains import OPERATIONS, Chain, chains
@@ -21,8 +22,10 @@ WANTED = {"live", "nontrivial", "self_contained"}
 OPERATED = st.tuples(chains(), st.sampled_from(sorted(OPERATIONS)), st.integers(0, 5))
 # Each example is two probes; what fails is as small as it gets, so nothing is shrunk.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-FEW = settings(max_examples=24, phases=PHASES)
-MANY = settings(max_examples=1000, phases=PHASES)
+FEW = settings(max_examples=24, phases=PHASES, derandomize=True)
+MANY = settings(max_examples=300, phases=PHASES)
+# Where a norm's epsilon is of the size of the variance, a scale before it does matter.
+NOT_ALWAYS_DEAD = "scale before a norm"
 
 
 @FEW
@@ -32,10 +35,24 @@ def test_an_operated_task_is_rejected_and_its_twin_is_not(look, operated):
 
 
 @pytest.mark.slow
-@MANY
-@given(OPERATED)
-def test_many_operated_tasks(look, operated):
-    hold(look, *operated)
+def test_many_operated_tasks(look, record_property):
+    seen: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+
+    @MANY
+    @given(OPERATED)
+    def operate(operated):
+        name = operated[1]
+        seen[name] += 1
+        if name != NOT_ALWAYS_DEAD:
+            hold(look, *operated)
+        elif not is_told(look, *operated):
+            missed[name] += 1
+
+    operate()
+    record_property("operated", seen.total())
+    record_property("scales before a norm missed", f"{missed.total()} of {seen[NOT_ALWAYS_DEAD]}")
+    assert missed[NOT_ALWAYS_DEAD] <= 0.15 * seen[NOT_ALWAYS_DEAD] + 1
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -44,11 +61,14 @@ def test_every_operation_is_told(look, name):
 
 
 def hold(look, chain: Chain, name: str, place: int) -> None:
+    assert is_told(look, chain, name, place), OPERATIONS[name](chain, place)[1].source()
+
+
+def is_told(look, chain: Chain, name: str, place: int) -> bool:
     honest, operated = OPERATIONS[name](chain, place)
-    verdict = look(honest.source())
-    assert verdict.failed == OPEN, honest.source()
+    assert look(honest.source()).failed == OPEN, honest.source()
     verdict = look(operated.source())
-    assert WANTED & {finding.criterion for finding in verdict.failed}, operated.source()
+    return bool(WANTED & {finding.criterion for finding in verdict.failed})
 
 
 @pytest.fixture(scope="module")
