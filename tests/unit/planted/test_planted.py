@@ -14,6 +14,8 @@ from planting import Pattern
 
 from opsgen.records import Finding, Status, Verdict
 
+pytestmark = pytest.mark.check  # a minute of probes
+
 PATTERNS = (
     *source_patterns.PATTERNS,
     *liveness_patterns.PATTERNS,

@@ -15,6 +15,8 @@ from opsgen.records import Finding, ProbeEvidence, ProbeRequest, Status
 from opsgen.source import foreign_task
 from opsgen.source.fingerprints import NullBin, fingerprint, make_table, write_table
 
+pytestmark = pytest.mark.check  # a minute of probes
+
 OPEN = (Finding(criterion="unmeasured", witness="no measure evidence yet"),)
 # A made-up null distribution: that of the table's own rows would rest on three of them.
 CHANCE = NullBin(min_tokens=0, num_pairs=1000, median=0.2, q90=0.5, q99=0.7, q999=0.8, max=0.8)

@@ -17,6 +17,8 @@ from opsgen.render import render_task
 from opsgen.sampler import Plan
 from opsgen.source import assign_sizes, foreign_task
 
+pytestmark = pytest.mark.check  # a minute of probes
+
 OPEN = (Finding(criterion="unmeasured", witness="no measure evidence yet"),)
 WANTED = {"live", "nontrivial", "self_contained"}
 OPERATED = st.tuples(chains(), st.sampled_from(sorted(OPERATIONS)), st.integers(0, 5))
