@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from honest_tasks import CONV_BLOCK, GATED_PAIR, PLAIN_CHAIN, PROJECTION
-from planting import Pattern, swapped
-
-
-def _bad(
-    number: int,
-    name: str,
-    criterion: str,
-    good: str,
-    *swaps: tuple[str, str],
-    stage: str = "probe",
-) -> Pattern:
-    return Pattern(number, name, criterion, swapped(good, *swaps), good, stage)
-
+from planting import planted, swapped
 
 _CAST = swapped(PROJECTION, ("return x * self.scale", "return x * self.scale, x.amax(dim=1)"))
 _PICKED = swapped(PLAIN_CHAIN, ("torch.nn.functional.mish(h)", "torch.where(h > 0, h, h.exp())"))
@@ -58,16 +46,16 @@ def get_init_inputs():
 # graph cannot hold it, or it runs otherwise when compiled. 37: the device is the constant CPU.
 # 50: nothing computes.
 LEAVES = (
-    _bad(
+    planted(
         28,
         "float-output",
         "executes",
         PLAIN_CHAIN,
         ("mish(h) - torch.cos(x)", "mish(h).mean().tolist()"),
     ),
-    _bad(28, "none-output", "executes", _CAST, ("x.amax(dim=1)", "None")),
-    _bad(28, "list-with-a-size", "executes", _CAST, ("x.amax(dim=1)", "x.shape[0]")),
-    _bad(
+    planted(28, "none-output", "executes", _CAST, ("x.amax(dim=1)", "None")),
+    planted(28, "list-with-a-size", "executes", _CAST, ("x.amax(dim=1)", "x.shape[0]")),
+    planted(
         28,
         "number-input",
         "executes",
@@ -78,7 +66,7 @@ LEAVES = (
         ),
         ("torch.sigmoid(gate)", "torch.sigmoid(gate + x)"),
     ),
-    _bad(
+    planted(
         28,
         "none-input",
         "executes",
@@ -86,38 +74,38 @@ LEAVES = (
         ("def forward(self, x):", "def forward(self, x, mask=None):"),
         ("[torch.randn(batch_size, length)]", "[torch.randn(batch_size, length), None]"),
     ),
-    _bad(
+    planted(
         29,
         "masked-selection",
         "executes",
         PLAIN_CHAIN,
         ("torch.cos(x)", "torch.cos(x)[x > 0].mean()"),
     ),
-    _bad(
+    planted(
         29,
         "number-of-hits",
         "executes",
         PLAIN_CHAIN,
         ("return torch", "return torch.nonzero(h > 1).float() if True else torch"),
     ),
-    _bad(
+    planted(
         29,
         "host-reads-the-maximum",
         "executes",
         _SCALED,
         ("x.abs().amax()", "x.abs().amax().item()"),
     ),
-    _bad(
+    planted(
         29, "host-reads-a-number", "executes", _SCALED, ("x.abs().amax()", "float(x.abs().amax())")
     ),
-    _bad(
+    planted(
         30,
         "branch-on-a-value",
         "executes",
         PLAIN_CHAIN,
         ("        return", "        if h.sum() > 0:\n            h = h.exp()\n        return"),
     ),
-    _bad(
+    planted(
         30,
         "asks-for-the-compiler",
         "executes",
@@ -127,24 +115,26 @@ LEAVES = (
             "        if torch.compiler.is_compiling():\n            h = h * 2\n        return",
         ),
     ),
-    _bad(
+    planted(
         30,
         "deliberate-break",
         "executes",
         PLAIN_CHAIN,
         ("        return", "        torch._dynamo.graph_break()\n        return"),
     ),
-    _bad(37, "table-on-the-host", "executes", _TABLE, ("device=x.device", 'device="cpu"')),
-    _bad(37, "table-without-a-device", "executes", _TABLE, ("device=x.device, ", "")),
-    _bad(37, "moved-to-the-host", "executes", PLAIN_CHAIN, ("torch.cos(x)", "torch.cos(x.cpu())")),
-    _bad(
+    planted(37, "table-on-the-host", "executes", _TABLE, ("device=x.device", 'device="cpu"')),
+    planted(37, "table-without-a-device", "executes", _TABLE, ("device=x.device, ", "")),
+    planted(
+        37, "moved-to-the-host", "executes", PLAIN_CHAIN, ("torch.cos(x)", "torch.cos(x.cpu())")
+    ),
+    planted(
         50,
         "view-only",
         "executes",
         _VIEWED,
         ("torch.sin(split.transpose(1, 2)).mul(2)", "split.transpose(1, 2)"),
     ),
-    _bad(
+    planted(
         50,
         "slices-only",
         "executes",
@@ -165,7 +155,7 @@ _SOFT = swapped(PROJECTION, ("F.gelu(x)", "F.softmax(4 * x, dim=-1) - x"))
 # 11: randomness inside an op that does not look random. Where the source shows it, the source
 # rules may speak first.
 HIDDEN = (
-    _bad(
+    planted(
         11,
         "fractional-pool",
         "deterministic",
@@ -175,7 +165,7 @@ HIDDEN = (
             "fractional_max_pool2d(h * self.gain, 2, output_ratio=(0.5, 0.5))",
         ),
     ),
-    _bad(
+    planted(
         11,
         "fractional-pool-module",
         "deterministic",
@@ -186,14 +176,14 @@ HIDDEN = (
             "super().__init__()\n        self.pool = nn.FractionalMaxPool2d(3, output_size=(11, 12))",
         ),
     ),
-    _bad(
+    planted(
         11,
         "randomised-slope",
         "deterministic",
         _LEAKY,
         ("F.leaky_relu(x, 0.2)", "F.rrelu(x, 0.1, 0.3, training=True)"),
     ),
-    _bad(
+    planted(
         11,
         "gumbel",
         "deterministic",

@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from honest_tasks import ATTENTION, GATED_PAIR, PLAIN_CHAIN, PROJECTION
-from planting import Pattern, swapped
-
-
-def _bad(
-    number: int,
-    name: str,
-    criterion: str,
-    good: str,
-    *swaps: tuple[str, str],
-    earlier: tuple[str, ...] = (),
-) -> Pattern:
-    return Pattern(number, name, criterion, swapped(good, *swaps), good, earlier=earlier)
-
+from planting import planted, swapped
 
 _TABLED = swapped(
     GATED_PAIR,
@@ -28,7 +16,7 @@ _TABLED = swapped(
 # 13: every draw is the same. 36: drawing takes longer than anything else. 46: each draw has
 # another structure.
 INPUTS = (
-    _bad(
+    planted(
         13,
         "ones",
         "stable_inputs",
@@ -36,7 +24,7 @@ INPUTS = (
         ("torch.randn(batch_size, length)", "torch.ones(batch_size, length)"),
         earlier=("nontrivial",),
     ),
-    _bad(
+    planted(
         13,
         "ramp",
         "stable_inputs",
@@ -47,14 +35,14 @@ INPUTS = (
         ),
         earlier=("nontrivial",),
     ),
-    _bad(
+    planted(
         13,
         "one-of-two",
         "stable_inputs",
         _TABLED,
         ("torch.randn(features)", "torch.linspace(0, 1, features)"),
     ),
-    _bad(
+    planted(
         13,
         "own-generator",
         "stable_inputs",
@@ -66,7 +54,7 @@ INPUTS = (
         ),
         earlier=("nontrivial",),
     ),
-    _bad(
+    planted(
         13,
         "made-at-import",
         "stable_inputs",
@@ -75,7 +63,7 @@ INPUTS = (
         ("[torch.randn(batch_size, length)]", "[fixed]"),
         earlier=("nontrivial",),
     ),
-    _bad(
+    planted(
         46,
         "drawn-length",
         "stable_inputs",
@@ -85,7 +73,7 @@ INPUTS = (
             "[torch.randn(batch_size, 400 + torch.randint(0, 100, ()).item())]",
         ),
     ),
-    _bad(
+    planted(
         46,
         "drawn-type",
         "stable_inputs",
@@ -136,23 +124,23 @@ _GROWING = swapped(
 # 20: logarithms and roots outside their domain, products that overflow. 32: float32 has no
 # correct digit of the result.
 NUMBERS = (
-    _bad(20, "log-of-a-negative", "finite", _LOGS, ("x.abs() + 0.1", "x + 0.1")),
-    _bad(20, "root-of-a-normal", "finite", _LOGS, ("torch.log(x.abs() + 0.1)", "torch.sqrt(x)")),
-    _bad(
+    planted(20, "log-of-a-negative", "finite", _LOGS, ("x.abs() + 0.1", "x + 0.1")),
+    planted(20, "root-of-a-normal", "finite", _LOGS, ("torch.log(x.abs() + 0.1)", "torch.sqrt(x)")),
+    planted(
         20,
         "digamma-at-its-poles",
         "finite",
         _LOGS,
         ("torch.log(x.abs() + 0.1)", "torch.digamma(torch.floor(x))"),
     ),
-    _bad(
+    planted(
         20,
         "product-that-overflows",
         "finite",
         PLAIN_CHAIN,
         ("torch.nn.functional.mish(h)", "torch.prod(3 + h.abs(), dim=1, keepdim=True)"),
     ),
-    _bad(
+    planted(
         20,
         "everything-masked",
         "finite",
@@ -162,7 +150,7 @@ NUMBERS = (
             "* self.factor\n        scores = scores.masked_fill(scores < 9e9, -math.inf)\n",
         ),
     ),
-    _bad(
+    planted(
         32,
         "squares-that-cancel",
         "judgeable",
@@ -173,7 +161,7 @@ NUMBERS = (
             "(x.square().mean(dim=1, keepdim=True) - mean.square()).abs()",
         ),
     ),
-    _bad(
+    planted(
         32,
         "chaos",
         "judgeable",
@@ -183,7 +171,9 @@ NUMBERS = (
             "        for _ in range(60):\n            h = 1 - 1.9 * (h * h).clamp(max=1)\n        return",
         ),
     ),
-    _bad(32, "sine-of-huge", "judgeable", _GROWING, ("torch.sin(h)", "torch.sin(1e9 * h.exp())")),
+    planted(
+        32, "sine-of-huge", "judgeable", _GROWING, ("torch.sin(h)", "torch.sin(1e9 * h.exp())")
+    ),
 )
 
 PATTERNS = INPUTS + NUMBERS

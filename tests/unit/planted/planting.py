@@ -7,6 +7,7 @@ what tells the two apart is the defect alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,10 @@ def swapped(source: str, *swaps: tuple[str, str]) -> str:
         assert source.count(old) == 1, f"{old!r} stands there {source.count(old)} times"
         source = source.replace(old, new)
     return source
+
+
+def planted(
+    number: int, name: str, criterion: str, good: str, *swaps: tuple[str, str], **more: Any
+) -> Pattern:
+    """Return a pattern whose bad source is `good` after `swaps`; `more` are further fields."""
+    return Pattern(number, name, criterion, swapped(good, *swaps), good, **more)

@@ -3,21 +3,7 @@
 from __future__ import annotations
 
 from honest_tasks import BATCH_NORM, CONV_BLOCK, PLAIN_CHAIN, TWO_BRANCHES
-from planting import Pattern, swapped
-
-
-def _bad(
-    number: int,
-    name: str,
-    criterion: str,
-    good: str,
-    *swaps: tuple[str, str],
-    stage: str = "probe",
-    **admit: object,
-) -> Pattern:
-    thresholds = tuple(admit.items())
-    return Pattern(number, name, criterion, swapped(good, *swaps), good, stage, admit=thresholds)
-
+from planting import planted, swapped
 
 _KEPT = swapped(
     BATCH_NORM,
@@ -30,7 +16,7 @@ _KEPT = swapped(
 
 # 25: what eval mode gives depends on what was seen before. 26: a call leaves traces.
 STATE = (
-    _bad(
+    planted(
         25,
         "moving-mean-in-eval",
         "deterministic",
@@ -41,7 +27,7 @@ STATE = (
             "        self.seen = 0.9 * self.seen + 0.1 * x.mean(dim=(0, 2))[:, None]\n",
         ),
     ),
-    _bad(
+    planted(
         25,
         "statistics-in-eval",
         "deterministic",
@@ -52,7 +38,7 @@ STATE = (
             "self.norm.bias, True)",
         ),
     ),
-    _bad(
+    planted(
         25,
         "first-call-remembered",
         "deterministic",
@@ -63,21 +49,21 @@ STATE = (
             "        if self.level is None:\n            self.level = x.mean()\n        h = h - self.level\n        return",
         ),
     ),
-    _bad(
+    planted(
         26,
         "input-in-place",
         "deterministic",
         PLAIN_CHAIN,
         ("        return", "        x.mul_(1.5)\n        return"),
     ),
-    _bad(
+    planted(
         26,
         "input-by-index",
         "deterministic",
         PLAIN_CHAIN,
         ("        return", "        x[:, 0] = h[:, 1]\n        return"),
     ),
-    _bad(
+    planted(
         26,
         "input-through-a-view",
         "deterministic",
@@ -87,14 +73,14 @@ STATE = (
             "nn.functional.relu(x[:, 2:5], inplace=True)\n        h = self.conv(x)",
         ),
     ),
-    _bad(
+    planted(
         26,
         "counted-calls",
         "deterministic",
         BATCH_NORM,
         ("y = self.norm(x)", "self.norm.num_batches_tracked += 1\n        y = self.norm(x)"),
     ),
-    _bad(
+    planted(
         26,
         "weight-in-place",
         "deterministic",
@@ -192,30 +178,30 @@ def get_init_inputs():
 # 33: three tensors of 6.4 GB live at once. 35: 2**31 + 2**16 elements. 34: microseconds.
 # 36: a Python loop per element.
 LIMITS = (
-    _bad(
+    planted(
         33,
         "several-score-matrices",
         "memory",
         _SCORES,
         ("batch_size = 2\nlength = 512", "batch_size = 24\nlength = 8192"),
     ),
-    _bad(
+    planted(
         35,
         "all-pairs",
         "memory",
         _OUTER,
         ("num_left = 700\nnum_right = 900", "num_left = 65536\nnum_right = 32769"),
     ),
-    _bad(
+    planted(
         34,
         "microseconds",
         "runtime_window",
         _TIMED,
         ("batch_size = 1024\nlength = 2000", "batch_size = 8\nlength = 100"),
         stage="measure",
-        runtime_window_ms=(1.05, 1e4),
+        admit=(("runtime_window_ms", (1.05, 1e4)),),
     ),
-    _bad(
+    planted(
         36,
         "loop-over-elements",
         "stable_inputs",
@@ -224,7 +210,7 @@ LIMITS = (
             "torch.randperm(rows * width)",
             "torch.tensor(sorted(range(rows * width), key=lambda i: i * 7919 % 600011))",
         ),
-        max_draw_s=0.08,
+        admit=(("max_draw_s", 0.08),),
     ),
 )
 

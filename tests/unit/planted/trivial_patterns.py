@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from honest_tasks import CONV_BLOCK, PLAIN_CHAIN, PROJECTION
-from planting import Pattern, swapped
-
-
-def _bad(
-    number: int,
-    name: str,
-    criterion: str,
-    good: str,
-    *swaps: tuple[str, str],
-    stage: str = "probe",
-) -> Pattern:
-    return Pattern(number, name, criterion, swapped(good, *swaps), good, stage)
-
+from planting import planted, swapped
 
 _SOFTENED = swapped(
     PROJECTION, ("return x * self.scale", "return torch.softmax(4 * x, -1) * self.scale")
@@ -129,15 +117,15 @@ def get_init_inputs():
 
 # 14 to 19, 21: an answer that never looks at the input, or only copies it, would pass.
 TRIVIAL = (
-    _bad(
+    planted(
         14,
         "softmax-summed-up",
         "nontrivial",
         PROJECTION,
         ("return x * self.scale", "return torch.softmax(x * self.scale, dim=-1).sum(dim=-1)"),
     ),
-    _bad(14, "zeros", "nontrivial", PLAIN_CHAIN, ("- torch.cos(x)", "* torch.zeros_like(x)")),
-    _bad(
+    planted(14, "zeros", "nontrivial", PLAIN_CHAIN, ("- torch.cos(x)", "* torch.zeros_like(x)")),
+    planted(
         14,
         "softmax-over-one",
         "nontrivial",
@@ -147,7 +135,7 @@ TRIVIAL = (
             "return torch.softmax((h * self.gain).mean(dim=1, keepdim=True), dim=1)",
         ),
     ),
-    _bad(
+    planted(
         15,
         "mean-of-sigmoids",
         "nontrivial",
@@ -158,7 +146,7 @@ TRIVIAL = (
         ),
         stage="measure",
     ),
-    _bad(
+    planted(
         15,
         "largest-of-many",
         "nontrivial",
@@ -169,7 +157,7 @@ TRIVIAL = (
         ),
         stage="measure",
     ),
-    _bad(
+    planted(
         16,
         "mean-of-normals",
         "nontrivial",
@@ -180,7 +168,7 @@ TRIVIAL = (
         ),
         stage="measure",
     ),
-    _bad(
+    planted(
         17,
         "instance-norm-of-normals",
         "nontrivial",
@@ -188,57 +176,57 @@ TRIVIAL = (
         ("torch.tanh(self.norm(x))", "self.norm(x)"),
         stage="measure",
     ),
-    _bad(
+    planted(
         17,
         "copy",
         "nontrivial",
         PLAIN_CHAIN,
         ("torch.nn.functional.mish(h) - torch.cos(x)", "x + 1e-9 * torch.cos(h)"),
     ),
-    _bad(
+    planted(
         18,
         "rare-equality",
         "nontrivial",
         _WHOLE,
         ("torch.where(x > y, torch.exp(-x), torch.sin(y))", "torch.eq(x, y).float()"),
     ),
-    _bad(
+    planted(
         18,
         "no-nan-to-find",
         "nontrivial",
         _WHOLE,
         ("torch.where(x > y, torch.exp(-x), torch.sin(y))", "torch.isnan(x * y)"),
     ),
-    _bad(
+    planted(
         18,
         "far-tail",
         "nontrivial",
         _WHOLE,
         ("torch.where(x > y, torch.exp(-x), torch.sin(y))", "torch.relu(x * y - 40.0)"),
     ),
-    _bad(
+    planted(
         19,
         "floor-of-rand",
         "nontrivial",
         PROJECTION,
         ("return x * self.scale", "return torch.floor(torch.sigmoid(x)) * self.scale"),
     ),
-    _bad(
+    planted(
         19,
         "saturated-sigmoid",
         "nontrivial",
         PROJECTION,
         ("return x * self.scale", "return torch.sigmoid(x * self.scale + 60.0)"),
     ),
-    _bad(
+    planted(
         19,
         "saturated-clamp",
         "nontrivial",
         PROJECTION,
         ("return x * self.scale", "return torch.clamp(x * self.scale + 9.0, 0.0, 2.0)"),
     ),
-    _bad(21, "one-hot-softmax", "nontrivial", _SOFTENED, ("4 * x", "4e5 * x"), stage="measure"),
-    _bad(
+    planted(21, "one-hot-softmax", "nontrivial", _SOFTENED, ("4 * x", "4e5 * x"), stage="measure"),
+    planted(
         23,
         "negative-part-of-a-positive",
         "nontrivial",
