@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from opsgen.cli.display import certificate, console
-from opsgen.cli.options import DEFAULT_RUNS, AsJson, Overrides, Runs, Scheduler
+from opsgen.cli.options import DEFAULT_RUNS, AllowUnsandboxed, AsJson, Overrides, Runs, Scheduler
 from opsgen.recipe import Recipe, read_recipe
 from opsgen.records import encode_line
 
@@ -52,10 +52,7 @@ def audit(  # noqa: PLR0913 - the options of a command are its parameters
     revision: Annotated[
         str | None, typer.Option("--revision", help="Branch, tag or commit of a dataset.")
     ] = None,
-    allow_unsandboxed: Annotated[
-        bool,
-        typer.Option("--allow-unsandboxed", help="Run the code with all that you may do yourself."),
-    ] = False,
+    allow_unsandboxed: AllowUnsandboxed = False,
     as_json: AsJson = False,
 ) -> None:
     """Probe, measure and judge foreign tasks, resuming what is there."""

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from opsgen.cli.display import console
-from opsgen.cli.options import AsJson
+from opsgen.cli.options import AllowUnsandboxed, AsJson
 from opsgen.errors import UsageError
 from opsgen.fleet import Fleet
 from opsgen.recipe import FleetConfig
@@ -37,10 +37,7 @@ def fingerprint(
         int,
         typer.Option("--sampled", min=0, help="Sampled tasks that show what is alike by chance."),
     ] = 20_000,
-    allow_unsandboxed: Annotated[
-        bool,
-        typer.Option("--allow-unsandboxed", help="Run the code with all that you may do yourself."),
-    ] = False,
+    allow_unsandboxed: AllowUnsandboxed = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a table of fingerprints for `probe.benchmarks`: hashes and names of ops, no code."""

@@ -24,6 +24,10 @@ OpsFile = Annotated[
     Path | None,
     typer.Option("--ops", metavar="FILE.py", help="Own ops: see opsgen/ops/user.py."),
 ]
+AllowUnsandboxed = Annotated[
+    bool,
+    typer.Option("--allow-unsandboxed", help="Run the code with all that you may do yourself."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be done and what it takes, and stop.")
 ]

@@ -8,8 +8,6 @@ from opsgen.records import Overlap, Trace, digest
 from opsgen.source.fingerprints import Fingerprint, form_shingles, load_table
 from opsgen.source.normalise import read_form
 
-_CONTAINER = "torch.nn.Sequential"
-
 
 def find_overlap(code: str, trace: Trace | None, benchmarks: tuple[str, ...]) -> Overlap | None:
     """Return what `code` shares with the tasks in fingerprint tables; None without tables.
@@ -60,7 +58,6 @@ def _has_same_trace(row: Fingerprint, trace: Trace) -> bool:
 def _has_same_calls(row: Fingerprint, trace: Trace) -> bool:
     return (
         row.trace_hash is not None
-        and _CONTAINER not in trace.calls  # which does not say what runs
         and row.calls == trace.calls
         and row.signature == trace.signature
         and _has_fitting_size(row, trace)
@@ -72,4 +69,4 @@ def _has_fitting_size(row: Fingerprint, trace: Trace) -> bool:
 
 
 def _is_single(trace: Trace) -> bool:
-    return len(trace.calls) <= 1 and _CONTAINER not in trace.calls
+    return len(trace.calls) <= 1
