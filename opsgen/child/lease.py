@@ -139,15 +139,31 @@ class DeviceLease:
         finally:
             self._leave()
 
+    def charge(self, part: str) -> None:
+        """Count what was held since the last charge, or since the hold began, as spent on `part`.
+
+        Device work runs on behind the caller's back: wait for it first.
+        """
+        hold_s = self.hold_s
+        self._parts_s[part] = self._parts_s.get(part, 0.0) + hold_s - self._charged_s
+        self._charged_s = hold_s
+
     def usage(self) -> Lease:
         """Return the counters as a record."""
-        return Lease(wait_s=self.wait_s, hold_s=self.hold_s, num_holds=self.num_holds)
+        return Lease(
+            wait_s=self.wait_s,
+            hold_s=self.hold_s,
+            num_holds=self.num_holds,
+            parts_s={part: round(spent_s, 6) for part, spent_s in self._parts_s.items()},
+        )
 
     def reset_counters(self) -> None:
         """Start counting anew; a hold in progress counts from now."""
         self.wait_s = 0.0
         self.num_holds = 0
         self._hold_s = 0.0
+        self._charged_s: float = 0.0
+        self._parts_s: dict[str, float] = {}
         if self._since_s is not None:
             self._since_s = time.monotonic()
 

@@ -133,13 +133,16 @@ class _Measurement:
             self._context.stage("build")
             reference = Reference.build(self._module, self._device, self._weight_seeds[0])
             reference.state.redraw(self._weight_seeds[0])
+            self._charge("build")
             self._context.stage("eager")
             reference.stage = "eager"
             inputs = reference.draw(self._draw_seeds[0])
+            self._charge("inputs")
             tolerances = self._look_at_eager(reference, inputs)
             free_storage(tensors_of(inputs))
             reference.state.free()
             settle(self._device)
+            self._charge("free")
         calls: dict[str, Callable[..., Any]] = {"eager": reference.model}
         gated: GatedCompile | None = None
         if "compile" in self._request.modes:
@@ -149,6 +152,7 @@ class _Measurement:
             self._context.stage("time")
             reference.state.refill(self._weight_seeds[0])
             draws = [reference.draw(seed) for seed in self._draw_seeds]
+            self._charge("inputs")
             if gated is not None:
                 self._compare(reference, draws[0], gated, tolerances)
             reference.stage = "time"
@@ -156,17 +160,22 @@ class _Measurement:
             reference.state.free()
             free_storage(leaf for draw in draws for leaf in tensors_of(draw))
             settle(self._device)
+            self._charge("free")
 
     def _look_at_eager(self, reference: Reference, inputs: Inputs) -> tuple[Tolerance, ...]:
         seen = self._seen
         outputs, other_inputs, other = self._look_at_repeats(reference, inputs)
         seen["num_nonfinite"] = count_nonfinite(outputs) + count_nonfinite(other)
+        self._charge("finite")
         tolerances = self._measure_tolerances(reference, inputs, outputs)
         seen["tolerances"] = tolerances
+        self._charge("tolerance")
         if self._foreign is not None:
             self._look_at_parts(reference, (inputs, other_inputs), tolerances)
+            self._charge("parts")
         answers = lazy_answers(reference, inputs, outputs, other, self._weight_seeds)
         seen["answers"] = judge_answers(outputs, tolerances, answers)
+        self._charge("answers")
         return tolerances
 
     def _look_at_repeats(
@@ -176,16 +185,21 @@ class _Measurement:
         seen = self._seen
         first, *repeats = [self._seed("repeat", number) for number in range(NUM_REPEATS)]
         watch = CallWatch(reference, inputs)
+        self._charge("watch")
         peak = PeakMemory(self._device)
         outputs = reference.run(inputs, first)
         seen["peak_bytes"] = peak.read()
         seen["observed"] = specs_of(outputs)
+        self._charge("first_call")
         other_inputs = reference.draw(self._draw_seeds[1])
         validate_draws((inputs, other_inputs), reference.stage)
         other = reference.run(other_inputs, first)
         validate_outputs(outputs, other, reference.stage)
+        self._charge("other_draw")
         seen["is_repeatable"] = check_repeatable(reference, inputs, outputs, repeats)
+        self._charge("repeats")
         seen["is_pure"] = watch.check_pure()
+        self._charge("watch")
         sharing = describe_sharing(reference, outputs, inputs) if seen["is_pure"] else None
         if sharing is not None:
             raise task_fault("executes", sharing, reference.stage)
@@ -266,19 +280,30 @@ class _Measurement:
         tolerances: tuple[Tolerance, ...],
     ) -> None:
         expected = reference.run(inputs)
+        self._charge("expected")
         with task_code("compile"), compiler_faults():  # some kernels are compiled when called
             actual: Leaves = output_leaves(gated(*inputs))
+        self._charge("first_compiled_call")
         # A compile in the first call would have been missed by the gate.
         self._seen["num_graphs"] = max(self._seen["num_graphs"], gated.num_compiles)
         self._seen["compiled"] = specs_of(actual)
         self._seen["compile_margin"] = comparison_margin(actual, expected, tolerances)
+        self._charge("compare")
 
     def _time(self, calls: dict[str, Callable[..., Any]], draws: list[Inputs]) -> None:
         clock = Clock(self._device, self._context.lease)
         modes = {mode: guarded(calls[mode], "time") for mode in self._request.modes}
         with torch.no_grad():
             self._seen["timings"] = clock.measure_modes(modes, draws, self._request.max_s_per_mode)
+        self._charge("time")
         self._seen["launch_floor_ms"] = clock.measure_launch_floor()
+        self._charge("launch_floor")
+
+    def _charge(self, part: str) -> None:
+        """Charge the device's time since the last charge to `part`."""
+        if torch.device(self._device).type == "cuda":
+            torch.cuda.synchronize()
+        self._context.lease.charge(part)
 
     def _seed(self, purpose: str, number: int) -> int:
         task: Task = self._request.task

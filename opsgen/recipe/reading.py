@@ -12,7 +12,9 @@ import msgspec
 
 from opsgen.errors import UsageError
 from opsgen.recipe.schema import FleetConfig, Recipe
+from opsgen.records import MODES
 
+_AUTOTUNING = ("race", "full")
 _WEAK = ("reject", "label")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
@@ -149,10 +151,11 @@ def _check_values(recipe: Recipe, where: str) -> None:
     low, high = admit.runtime_window_ms
     checks = (
         (recipe.measure.device in ("cpu", "cuda"), "measure.device", "is neither cpu nor cuda"),
+        *_check_modes(recipe.measure.modes),
         (
-            sorted(recipe.measure.modes) == ["compile", "eager"],
-            "measure.modes",
-            "holds eager and compile, once each",
+            recipe.measure.autotuning in _AUTOTUNING,
+            "measure.autotuning",
+            f"is none of {', '.join(_AUTOTUNING)}",
         ),
         (admit.weak_at_1e_2 in _WEAK, "admit.weak_at_1e_2", f"is none of {', '.join(_WEAK)}"),
         (admit.contamination in _WEAK, "admit.contamination", f"is none of {', '.join(_WEAK)}"),
@@ -174,6 +177,16 @@ def _check_values(recipe: Recipe, where: str) -> None:
     if unknown:
         stages = ", ".join(FleetConfig().deadlines_s)
         raise UsageError(f"{where}: fleet.deadlines_s: {unknown[0]} is none of {stages}")
+
+
+def _check_modes(modes: tuple[str, ...]) -> tuple[tuple[bool, str, str], ...]:
+    key = "measure.modes"
+    unknown = [mode for mode in modes if mode not in MODES]
+    return (
+        (not unknown, key, f"{unknown[:1]} is none of {', '.join(MODES)}"),
+        ({"eager", "compile"} <= set(modes), key, "lacks eager or compile"),
+        (len(set(modes)) == len(modes), key, "names a mode twice"),
+    )
 
 
 def _with_all_deadlines(recipe: Recipe) -> Recipe:

@@ -95,7 +95,11 @@ class MeasureConfig(Record, frozen=True, kw_only=True):
     device: str = "cpu"
     """`cpu` or `cuda`."""
     modes: tuple[str, ...] = ("eager", "compile")
-    """Baselines to record."""
+    """Baselines to record: `eager` and `compile`, and if wanted `compile_max_autotune`,
+    `eager_high` and `compile_high` (float32 products in TF32)."""
+    autotuning: str = "race"
+    """`race`: the compiler's trials stop early for configurations that are clearly slower;
+    `full`: they are what `torch.compile` does, for twice the device's time."""
     max_s_per_mode: Positive = 0.15
     """Cap on timing one mode, seconds; at least 7 samples are taken whatever the cap."""
 
@@ -136,6 +140,12 @@ class FleetConfig(Record, frozen=True, kw_only=True):
 
     children_per_device: AtLeastOne = 2
     """Child processes that share one device."""
+    timing_cores: Count = 2
+    """Cores of each GPU's share of the host that only the holder of its lease runs on; 0 for
+    none. Of a share with fewer than four none is set aside."""
+    retimed: Share = 0.02
+    """Share of measured tasks that are timed once more later in the run, to see whether times
+    still agree."""
     memory_limit_gib: Positive = 8.0
     """A child whose resident memory outgrows this is killed."""
     recycle_after: AtLeastOne = 100

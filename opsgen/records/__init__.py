@@ -8,6 +8,9 @@ Imports nothing of opsgen but `errors`.
 
 from opsgen.records.base import Record, decode_line, digest, encode_line
 from opsgen.records.evidence import (
+    MODES,
+    CanaryEvidence,
+    DeviceState,
     Effect,
     Environment,
     Failure,
@@ -26,6 +29,7 @@ from opsgen.records.job import (
     Attempt,
     CalibrateEvidence,
     CalibrateRequest,
+    CanaryRequest,
     EnvironmentRequest,
     Evidence,
     Fault,
@@ -40,10 +44,14 @@ from opsgen.records.task import Estimate, PlanLine, Task
 from opsgen.records.verdict import Finding, Status, Verdict
 
 __all__ = [
+    "MODES",
     "Attempt",
     "AttrValue",
     "CalibrateEvidence",
     "CalibrateRequest",
+    "CanaryEvidence",
+    "CanaryRequest",
+    "DeviceState",
     "Effect",
     "Environment",
     "EnvironmentRequest",

@@ -6,8 +6,15 @@ The jobs fill these in a child process, the journal keeps them, and only
 
 from __future__ import annotations
 
+import msgspec
+
 from opsgen.records.base import Record
 from opsgen.records.graph import TensorSpec
+
+MODES = ("eager", "compile", "compile_max_autotune", "eager_high", "compile_high")
+"""Baselines that can be recorded: as PyTorch runs it; under `torch.compile`; under
+`torch.compile(mode="max-autotune-no-cudagraphs")`; the first two with
+`torch.set_float32_matmul_precision("high")`."""
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -177,7 +184,7 @@ class Timing(Record, frozen=True, kw_only=True):
     """One timed mode of a reference."""
 
     mode: str
-    """`eager` or `compile`."""
+    """One of `MODES`."""
     samples_ms: tuple[float, ...]
     """Milliseconds of every timed call, in call order."""
     median_ms: float
@@ -190,6 +197,24 @@ class Timing(Record, frozen=True, kw_only=True):
     """95 % bootstrap interval of the median."""
     num_warmup: int
     """Untimed calls made first."""
+    num_overtaken: int = 0
+    """Samples that the device may have begun before the whole call was queued, so that gaps
+    between its launches may count; they were taken again as long as that helped."""
+
+
+class DeviceState(Record, frozen=True, kw_only=True):
+    """How a GPU was right after something was timed on it, as NVML tells it."""
+
+    sm_mhz: int | None = None
+    """Clock of the multiprocessors."""
+    memory_mhz: int | None = None
+    """Clock of the memory."""
+    temperature_c: int | None = None
+    """Temperature of the chip, degrees Celsius."""
+    power_w: float | None = None
+    """Power drawn, watts."""
+    throttle: tuple[str, ...] = ()
+    """Reasons for which clocks were lowered, such as `sw_power_cap`; none when they were not."""
 
 
 class Lease(Record, frozen=True, kw_only=True):
@@ -201,6 +226,9 @@ class Lease(Record, frozen=True, kw_only=True):
     """Seconds the device was held, over all holds."""
     num_holds: int
     """How often it was taken."""
+    parts_s: dict[str, float] = msgspec.field(default_factory=dict)
+    """Seconds held by what they went into, such as `answers` or `autotune`; absent parts took
+    none, and what is left of `hold_s` is between parts."""
 
 
 class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
@@ -239,13 +267,33 @@ class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
     timings: tuple[Timing, ...] = ()
     """Baselines, one per mode."""
     launch_floor_ms: float | None = None
-    """Median of an empty call through the same clock."""
+    """Median of an empty call through the same clock, once in each process."""
+    picks: tuple[str, ...] = ()
+    """What autotuning chose for each kernel that had a choice, in the order of the compiled code:
+    kernel, block sizes, warps, stages."""
+    precision: dict[str, str] = msgspec.field(default_factory=dict)
+    """How float32 is computed in the baselines: `ieee` or `tf32` by kind of op, such as `matmul`."""
+    state: DeviceState | None = None
+    """The device right after timing; absent on a CPU and where NVML does not answer."""
     peak_bytes: int | None = None
     """Peak device memory of an eager call; on a CPU the prediction is all there is."""
     is_advisory: bool = True
     """The clock is the host's, so timings may move with other load (CPU runs)."""
     lease: Lease | None = None
     """Waits and holds."""
+
+
+class CanaryEvidence(Record, frozen=True, kw_only=True, tag="canary"):
+    """How a device does a fixed piece of work that no task can have touched."""
+
+    is_right: bool
+    """Its result was right in every bit."""
+    median_ms: float
+    """Its time, milliseconds."""
+    reference_ms: float | None = None
+    """Its time when the device was first asked on this host; absent then."""
+    state: DeviceState | None = None
+    """The device right after it; absent on a CPU and where NVML does not answer."""
 
 
 class Environment(Record, frozen=True, kw_only=True, tag="environment"):

@@ -8,7 +8,13 @@ from __future__ import annotations
 import msgspec
 
 from opsgen.records.base import Record
-from opsgen.records.evidence import Environment, Failure, MeasureEvidence, ProbeEvidence
+from opsgen.records.evidence import (
+    CanaryEvidence,
+    Environment,
+    Failure,
+    MeasureEvidence,
+    ProbeEvidence,
+)
 from opsgen.records.task import Task
 
 
@@ -37,11 +43,18 @@ class MeasureRequest(Record, frozen=True, kw_only=True, tag="measure"):
     device: str
     """`cpu` or `cuda`."""
     modes: tuple[str, ...]
-    """Baselines to time."""
+    """Baselines to time, of `MODES`."""
     max_s_per_mode: float
     """Cap on timing one mode, seconds."""
     seed: int
     """Seed of all draws."""
+    checks: bool = True
+    """Look for the evidence of all criteria; otherwise take the baselines alone, and hold
+    compiled code against eager."""
+    autotuning: str = "race"
+    """`race`: configurations that are clearly slower are timed no further; `full`: as Inductor does."""
+    preload: bool = True
+    """Load and compile eager kernels ahead, without launching them, outside the lease."""
 
 
 class CalibrateRequest(Record, frozen=True, kw_only=True, tag="calibrate"):
@@ -79,6 +92,13 @@ class EnvironmentRequest(Record, frozen=True, kw_only=True, tag="environment"):
     """`cpu` or `cuda`."""
 
 
+class CanaryRequest(Record, frozen=True, kw_only=True, tag="canary"):
+    """Ask whether a device computes right and as fast as before."""
+
+    device: str
+    """`cpu` or `cuda`."""
+
+
 class NoopRequest(Record, frozen=True, kw_only=True, tag="noop"):
     """A job that does what `behaviour` says: fleets are tried out with it."""
 
@@ -99,8 +119,22 @@ class NoopEvidence(Record, frozen=True, kw_only=True, tag="noop"):
     """Whatever the behaviour adds."""
 
 
-Request = ProbeRequest | MeasureRequest | CalibrateRequest | EnvironmentRequest | NoopRequest
-Evidence = ProbeEvidence | MeasureEvidence | CalibrateEvidence | Environment | NoopEvidence
+Request = (
+    ProbeRequest
+    | MeasureRequest
+    | CalibrateRequest
+    | EnvironmentRequest
+    | CanaryRequest
+    | NoopRequest
+)
+Evidence = (
+    ProbeEvidence
+    | MeasureEvidence
+    | CalibrateEvidence
+    | Environment
+    | CanaryEvidence
+    | NoopEvidence
+)
 
 
 class Fault(Record, frozen=True, kw_only=True):
@@ -135,6 +169,8 @@ class Attempt(Record, frozen=True, kw_only=True):
     """Child process that ran it; 0 if none was started."""
     spoiled: str = ""
     """What the job left behind in that process, which was replaced for it; empty if nothing."""
+    hold_s: float = 0.0
+    """Seconds for which it held the device, as the supervisor saw it: of killed ones too."""
     started_s: float
     """Start, seconds since the epoch."""
     wall_s: float

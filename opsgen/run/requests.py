@@ -39,5 +39,6 @@ def measure_request(task: Task, recipe: Recipe) -> MeasureRequest:
         device=recipe.measure.device,
         modes=recipe.measure.modes,
         max_s_per_mode=recipe.measure.max_s_per_mode,
+        autotuning=recipe.measure.autotuning,
         seed=recipe.seed,
     )
