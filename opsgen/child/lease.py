@@ -113,6 +113,7 @@ class DeviceLease:
                 _FLOCKS[self.path] = _Flock(self.path)
             self._flock = _FLOCKS[self.path]
         self._since_s: float | None = None
+        self._charged_s = 0.0
         self.reset_counters()
 
     @property
@@ -162,7 +163,7 @@ class DeviceLease:
         self.wait_s = 0.0
         self.num_holds = 0
         self._hold_s = 0.0
-        self._charged_s: float = 0.0
+        self._charged_s = 0.0
         self._parts_s: dict[str, float] = {}
         if self._since_s is not None:
             self._since_s = time.monotonic()
