@@ -3,7 +3,8 @@
 A GPU that fell off the bus or a full disk fails every task within a second, so
 the sick device would get most of the work. After some tasks in a row
 have ended in `infrastructure` the worker takes no orders until a canary, a
-trivial job that no task can spoil, comes back from a fresh child.
+fixed job that no task can spoil, comes back from a fresh child: on a GPU with the
+right result and in the time that it took at first.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import threading
 
 from opsgen.child import Child
 from opsgen.errors import reason_for
-from opsgen.records import Environment, EnvironmentRequest, Evidence, Fault, NoopRequest
+from opsgen.records import CanaryEvidence, CanaryRequest, Evidence, Fault, NoopRequest
 
 NUM_FAULTS_OF_SICK = 3
+MAX_SLOWDOWN = 1.03
+"""A GPU whose canary takes longer than this multiple of its first time here is sick: throttled,
+shared with somebody, or failing."""
 
 
 class Breaker:
@@ -63,12 +67,25 @@ class Breaker:
 
 def _run_canary(child: Child) -> str | None:
     device = child.config.device
-    # On a GPU the canary asks CUDA; a CPU needs no more than a process that answers.
+    # On a GPU the canary computes on it; a CPU needs no more than a process that answers.
     is_cpu = device == "cpu"
-    request = NoopRequest(key="canary") if is_cpu else EnvironmentRequest(device=device)
+    request = NoopRequest(key="canary") if is_cpu else CanaryRequest(device=device)
     outcome = child.run(request, is_fresh=True)
     if isinstance(outcome, Fault):
         return f"{outcome.reason}: {outcome.detail}"
-    if isinstance(outcome, Environment) and outcome.problems:
-        return outcome.problems[0]
-    return None
+    return describe_sickness(outcome) if isinstance(outcome, CanaryEvidence) else None
+
+
+def describe_sickness(canary: CanaryEvidence) -> str | None:
+    """Return what a canary shows to be wrong with its device, or None."""
+    if not canary.is_right:
+        return "the canary's result is wrong: this device does not compute right"
+    if canary.reference_ms is None or canary.median_ms <= MAX_SLOWDOWN * canary.reference_ms:
+        return None
+    slowdown = canary.median_ms / canary.reference_ms - 1.0
+    throttle = canary.state.throttle if canary.state else ()
+    why = f", throttled: {', '.join(throttle)}" if throttle else ""
+    return (
+        f"the canary takes {canary.median_ms:.4g} ms, {slowdown:.1%} longer than the "
+        f"{canary.reference_ms:.4g} ms that it took first{why}"
+    )

@@ -77,6 +77,11 @@ class Fleet:
         """Children that can work at the same time."""
         return sum(self._opened().client.nthreads().values())
 
+    @property
+    def num_devices(self) -> int:
+        """Devices at work, at least one: each has a worker of its own."""
+        return max(1, len(self._opened().client.nthreads()))
+
     def run(
         self,
         requests: Iterable[tuple[str, Request]],
