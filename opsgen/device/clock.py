@@ -1,16 +1,17 @@
 """Timing of references: device time, cold cache, modes interleaved in one hold.
 
-On a GPU a call is bracketed by events, with the cache flush and a spin queued
-ahead so that gaps between launches hide. On a CPU it is the host's clock and
-no flush: a buffer that evicts the last-level cache takes longer to write than
-many a task runs, and such timings are advisory. Nothing is timed without the
-device's lease.
+On a GPU a call is bracketed by events behind a flush of the cache, and queued
+whole before the device reaches it, so that gaps between launches hide: calls
+are queued one behind the other, a spin ahead of those that would be too late.
+Whether the device was too early is asked after every call, so no sample rests
+on an estimate. On a CPU it is the host's clock and no flush: a buffer that
+evicts the last-level cache takes longer to write than many a task runs, and
+such timings are advisory. Nothing is timed without the device's lease.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from opsgen.device.interval import median_interval
+from opsgen.device.stopwatch import CudaStopwatch, HostStopwatch, Reading, Stopwatch, Trial
 from opsgen.errors import MeasureError
 from opsgen.records import Timing
 
@@ -30,11 +32,13 @@ _PRECISION = 0.01
 _WARM_CHANGE = 0.02
 _MAX_WARMUP_S = 0.5
 _LONG_CALL_MS = 10.0
+_WINDOW = 3
 _NUM_FLOOR_CALLS = 50
-_MAX_SPIN_S = 0.01
-_SPIN_FACTOR = 1.5
-_CYCLES_PER_S = 2e9  # of the SM clock; an idle GPU counts slower and spins a little longer
-_DENSE_CHECKS = 32
+_MAX_RETAKEN = 7
+_ROUND_MS = 10.0  # Between looks at the interval.
+_MAX_ROUND = 8
+
+_FLOORS_MS: dict[str, float] = {}
 
 
 class Holdable(Protocol):
@@ -43,43 +47,6 @@ class Holdable(Protocol):
     @property
     def is_held(self) -> bool:
         """This process holds the device."""
-
-
-class _Stopwatch(Protocol):
-    def time_ms(self, call: Callable[[], object]) -> float:
-        """Run one call and return its milliseconds."""
-
-
-class _HostStopwatch:
-    def time_ms(self, call: Callable[[], object]) -> float:
-        begin_ns = time.perf_counter_ns()
-        call()
-        return (time.perf_counter_ns() - begin_ns) / 1e6
-
-
-class _CudaStopwatch:
-    """Events around the call, behind a flush of the cache and a spin."""
-
-    def __init__(self) -> None:
-        properties = torch.cuda.get_device_properties()
-        self._flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.int8, device="cuda")
-        self._launch_s = 1e-3
-        self._spin: Callable[[int], None] = torch.cuda._sleep
-        make_event: Callable[..., Any] = torch.cuda.Event
-        self._begin, self._end = make_event(enable_timing=True), make_event(enable_timing=True)
-
-    def time_ms(self, call: Callable[[], object]) -> float:
-        self._flush.zero_()
-        spin_s = min(_MAX_SPIN_S, _SPIN_FACTOR * self._launch_s)
-        self._spin(int(spin_s * _CYCLES_PER_S))
-        begin_s = time.perf_counter()
-        self._begin.record()
-        call()
-        self._end.record()
-        # The longest of late launches, slowly forgotten: a spin that is too short shows gaps.
-        self._launch_s = max(time.perf_counter() - begin_s, 0.9 * self._launch_s)
-        self._end.synchronize()
-        return float(self._begin.elapsed_time(self._end))
 
 
 @dataclass(slots=True)
@@ -91,20 +58,31 @@ class _Series:
     samples_ms: list[float] = field(default_factory=list)
     spent_s: float = 0.0
     num_warmup: int = 0
+    num_overtaken: int = 0
+    num_retaken: int = 0
 
-    def is_done(self, max_s: float) -> bool:
+    def add(self, reading: Reading) -> None:
+        """Take a reading as a sample, unless it had better be taken again."""
+        self.spent_s += reading.ms / 1e3
+        if reading.is_overtaken and self.num_retaken < _MAX_RETAKEN:
+            self.num_retaken += 1
+            return
+        self.num_overtaken += reading.is_overtaken
+        self.samples_ms.append(reading.ms)
+
+    def num_missing(self, max_s: float) -> int:
+        """Return how many samples to take before the next look; 0 when it is done."""
         count = len(self.samples_ms)
         if count < MIN_SAMPLES:
-            return False
-        if self.spent_s >= max_s:
-            return True
-        if count > _DENSE_CHECKS and count % 8:
-            return False
-        low, high = median_interval(self.samples_ms)
+            return MIN_SAMPLES - count
         median = statistics.median(self.samples_ms)
-        return max(high - median, median - low) <= _PRECISION * median
+        low, high = median_interval(self.samples_ms)
+        if self.spent_s >= max_s or max(high - median, median - low) <= _PRECISION * median:
+            return 0
+        return max(1, min(_MAX_ROUND, int(_ROUND_MS / max(median, 1e-3))))
 
     def timing(self) -> Timing:
+        """Return what was measured."""
         quartiles = statistics.quantiles(self.samples_ms, n=4, method="inclusive")
         return Timing(
             mode=self.mode,
@@ -114,6 +92,7 @@ class _Series:
             q75_ms=quartiles[2],
             ci_ms=median_interval(self.samples_ms),
             num_warmup=self.num_warmup,
+            num_overtaken=self.num_overtaken,
         )
 
 
@@ -133,7 +112,7 @@ class Clock:
         self._require_lease()
         self.is_advisory = torch.device(device).type == "cpu"
         self._device = device
-        self._stopwatch: _Stopwatch = _HostStopwatch() if self.is_advisory else _CudaStopwatch()
+        self._stopwatch: Stopwatch = HostStopwatch() if self.is_advisory else CudaStopwatch()
 
     def measure_modes(
         self,
@@ -144,8 +123,8 @@ class Clock:
         """Time every mode, interleaved, first to last and back.
 
         A mode stops at 7 or more samples when the 95 % interval of its median is within 1 %,
-        or when it has used `max_s`. Warm-up comes before, until two successive windows differ
-        by less than 2 %.
+        or when its calls have taken `max_s`. Warm-up comes before, until two successive windows
+        differ by less than 2 %.
 
         Args:
             calls: By mode, what to call on the inputs. Already compiled.
@@ -165,48 +144,66 @@ class Clock:
         series = [_Series(mode, call) for mode, call in calls.items()]
         for one in series:
             self._warm_up(one, turns, min(_MAX_WARMUP_S, 2 * max_s))
-        active = list(series)
+        active, is_forward = list(series), True
         while active:
-            for one in tuple(active):
-                begin_s = time.perf_counter()
-                one.samples_ms.append(self._sample(one.call, turns))
-                one.spent_s += time.perf_counter() - begin_s
-            active = [one for one in reversed(active) if not one.is_done(max_s)]
+            num_rounds = max(one.num_missing(max_s) for one in active)
+            order: list[_Series] = []
+            for _ in range(num_rounds):
+                order += active if is_forward else reversed(active)
+                is_forward = not is_forward
+            for one, reading in zip(order, self._read(order, turns), strict=True):
+                one.add(reading)
+            active = [one for one in active if one.num_missing(max_s)]
         return tuple(one.timing() for one in series)
 
     def measure_launch_floor(self) -> float:
         """Return the median milliseconds of a call that writes a single element.
 
+        Measured once in a process.
+
         Raises:
             MeasureError: The lease is not held.
         """
         self._require_lease()
-        scratch = torch.empty(1, device=self._device)
-        return statistics.median(
-            self._stopwatch.time_ms(scratch.zero_) for _ in range(_NUM_FLOOR_CALLS)
-        )
+        if self._device not in _FLOORS_MS:
+            scratch = torch.empty(1, device=self._device)
+            trials = [Trial("floor", scratch.zero_)] * _NUM_FLOOR_CALLS
+            readings = self._stopwatch.read(trials)
+            _FLOORS_MS[self._device] = statistics.median(reading.ms for reading in readings)
+        return _FLOORS_MS[self._device]
 
     def _warm_up(self, series: _Series, turns: _Turns, max_s: float) -> None:
-        begin_s = time.perf_counter()
         previous_ms: float | None = None
-        while time.perf_counter() - begin_s < max_s:
-            first_ms = self._sample(series.call, turns)
-            window = [first_ms]
-            if first_ms <= _LONG_CALL_MS:
-                window += [self._sample(series.call, turns) for _ in range(2)]
+        spent_s, size = 0.0, 1
+        while spent_s < max_s:
+            window = [reading.ms for reading in self._read([series] * size, turns)]
+            if size == 1 and window[0] <= _LONG_CALL_MS:
+                size = _WINDOW
+                window += [reading.ms for reading in self._read([series] * (size - 1), turns)]
             series.num_warmup += len(window)
+            spent_s += sum(window) / 1e3
             window_ms = statistics.median(window)
             if previous_ms and abs(window_ms - previous_ms) < _WARM_CHANGE * previous_ms:
                 return
             previous_ms = window_ms
 
-    def _sample(self, call: Call, turns: _Turns) -> float:
-        inputs = turns.take()
-        return self._stopwatch.time_ms(lambda: call(*inputs))
+    def _read(self, order: Sequence[_Series], turns: _Turns) -> list[Reading]:
+        return self._stopwatch.read([_trial(one, turns) for one in order])
 
     def _require_lease(self) -> None:
         if not self._lease.is_held:
             raise MeasureError("timing without the device's lease")
+
+
+def _trial(series: _Series, turns: _Turns) -> Trial:
+    """Return a call on the inputs whose turn it is when it is made."""
+    inputs: tuple[Any, ...] = ()
+
+    def prepare() -> None:
+        nonlocal inputs
+        inputs = turns.take()
+
+    return Trial(series.mode, lambda: series.call(*inputs), prepare)
 
 
 class _Turns:

@@ -13,7 +13,7 @@ import errno
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -65,9 +65,11 @@ class GatedCompile:
 
     Args:
         model: The module; its tensors may have been freed of their storage.
+        options: Settings of Inductor that differ from the shipped ones.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, options: Mapping[str, Any] | None = None) -> None:
+        self._options = dict(options or {})
         self._is_open = False
         self._num_compiles = 0
         self._compiled: Runnable = torch.compile(
@@ -82,7 +84,7 @@ class GatedCompile:
     def compile(self, inputs: tuple[Any, ...]) -> CompileFacts:
         """Compile for the metadata of `inputs`, launching nothing.
 
-        Counters are process-wide: see `reset_compiler`. What Dynamo or Inductor raises travels.
+        What Dynamo or Inductor raises travels.
 
         Raises:
             MeasureError: The machine could not run its compilers; the task may be sound.
@@ -91,13 +93,15 @@ class GatedCompile:
         from torch._inductor import metrics
 
         begin_s = time.perf_counter()
+        num_graphs = counters["stats"]["unique_graphs"]
+        num_kernels = metrics.generated_kernel_count
         with compiler_faults(), contextlib.suppress(_GateClosed), torch.no_grad():
             self._compiled(*inputs)
         self._is_open = True
         return CompileFacts(
             compile_s=time.perf_counter() - begin_s,
-            num_graphs=counters["stats"]["unique_graphs"],
-            num_generated_kernels=metrics.generated_kernel_count,
+            num_graphs=counters["stats"]["unique_graphs"] - num_graphs,
+            num_generated_kernels=metrics.generated_kernel_count - num_kernels,
         )
 
     def __call__(self, *inputs: Any) -> Any:
@@ -111,7 +115,7 @@ class GatedCompile:
         self._num_compiles += 1
         limit = sys.getrecursionlimit()
         try:
-            inner: Any = compile_fx(graph, example_inputs)
+            inner: Any = compile_fx(graph, example_inputs, config_patches=self._options or None)
         finally:
             # Inductor raises it for every compile; a job must leave its process as it was.
             sys.setrecursionlimit(limit)

@@ -50,14 +50,14 @@ from opsgen.verify.naming import alias_of, canonical_call
 from opsgen.verify.operating import call_effects
 from opsgen.verify.pooling import pooled_answers
 from opsgen.verify.recording import Call, Recording, record_calls
-from opsgen.verify.reference import Reference, task_module, widen, working_eps
+from opsgen.verify.reference import Reference, task_module, unfilled, widen, working_eps
 from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
 from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
 from opsgen.verify.state import State, redraw
 from opsgen.verify.surgery import Surgery
 from opsgen.verify.terms import count_terms
-from opsgen.verify.tolerances import Trials, run_trials, tolerance_of
+from opsgen.verify.tolerances import Trials, assumed_tolerances, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
 from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size, proportional_twins
 from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
@@ -79,6 +79,7 @@ __all__ = [
     "Trials",
     "Twin",
     "alias_of",
+    "assumed_tolerances",
     "call_effects",
     "canonical_call",
     "check_axes",
@@ -128,6 +129,7 @@ __all__ = [
     "tolerance_of",
     "trace_call",
     "trace_code",
+    "unfilled",
     "unverified_fraction",
     "validate_draws",
     "validate_inputs",

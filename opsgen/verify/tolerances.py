@@ -93,6 +93,14 @@ def run_trials(
     return Trials(len(weight_seeds) * len(draw_seeds), num_nonfinite, tolerances)
 
 
+def assumed_tolerances(
+    reference: Reference, inputs: Inputs, outputs: Leaves, num_terms: int = 1
+) -> tuple[Tolerance, ...]:
+    """Return what tolerances are taken for `outputs` where none was measured."""
+    eps = working_eps(reference, inputs)
+    return tuple(tolerance_of(leaf, None, eps, num_terms) for leaf in outputs)
+
+
 def tolerance_of(leaf: Tensor, errors: Tensor | None, eps: float, num_terms: int) -> Tolerance:
     """Return the tolerance of a leaf from its pooled scaled errors; None: assume one.
 

@@ -8,6 +8,7 @@ import torch
 
 from opsgen.device import MIN_SAMPLES, Clock, median_interval
 from opsgen.device import clock as clock_module
+from opsgen.device.stopwatch import Reading
 from opsgen.errors import MeasureError
 
 HELD = SimpleNamespace(is_held=True)
@@ -19,9 +20,14 @@ class _Script:
     def __init__(self, readings):
         self.readings = readings
 
-    def time_ms(self, call):
-        call()
-        return next(self.readings)
+    def read(self, trials):
+        read = []
+        for trial in trials:
+            trial.prepare()
+            trial.call()
+            reading = next(self.readings)
+            read.append(reading if isinstance(reading, Reading) else Reading(reading))
+        return read
 
 
 def scripted(readings):
@@ -100,6 +106,36 @@ def test_no_call_sees_pointer_version_and_value_again():
     for (x, mask), (old_x, old_mask) in zip(draws, before, strict=True):
         assert torch.equal(x, old_x)
         assert torch.equal(mask, old_mask)
+
+
+def test_samples_that_the_device_was_too_early_for_are_taken_again():
+    readings = [Reading(2.0)] * 6 + [Reading(9.0, is_overtaken=True)] * 5 + [Reading(2.0)] * 7
+    (timing,) = scripted(iter(readings)).measure_modes({"e": id}, [(torch.ones(1),)], 10.0)
+    assert timing.samples_ms == (2.0,) * MIN_SAMPLES
+    assert timing.num_overtaken == 0
+
+
+def test_calls_that_wait_for_the_device_are_told():
+    readings = [Reading(3.0, is_overtaken=True)] * 1000
+    (timing,) = scripted(iter(readings)).measure_modes({"e": id}, [(torch.ones(1),)], 10.0)
+    assert timing.samples_ms == (3.0,) * timing.num_overtaken
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_calls_are_queued_before_they_begin():
+    clock = Clock("cuda", HELD)
+    x = torch.randn(1 << 26, device="cuda")
+
+    def many(x):
+        for _ in range(40):
+            x = x + 1.0
+        return x
+
+    calls = {"one": lambda x: x * 2.0, "many": many, "waits": lambda x: x.sum().item()}
+    one, several, waits = clock.measure_modes(calls, [(x,), (x + 1.0,)], 0.15)
+    assert one.num_overtaken == several.num_overtaken == 0
+    assert waits.num_overtaken > 0
+    assert several.median_ms == pytest.approx(40 * one.median_ms, rel=0.1)
 
 
 @pytest.mark.timing

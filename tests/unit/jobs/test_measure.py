@@ -6,7 +6,7 @@ from torch._inductor import config
 
 from opsgen.device import environment_id, read_environment
 from opsgen.errors import MeasureError
-from opsgen.jobs import measure
+from opsgen.jobs import baselines, measure
 from opsgen.records import MeasureRequest, decode_line, encode_line
 from opsgen.source import foreign_task
 from opsgen.verify import twins
@@ -119,7 +119,7 @@ def test_our_own_faults_are_not_the_tasks(foreign, context, monkeypatch):
     def fail(*_args):
         raise ZeroDivisionError("in the clock")
 
-    monkeypatch.setattr(measure.Clock, "measure_modes", fail)
+    monkeypatch.setattr(baselines.Clock, "measure_modes", fail)
     with pytest.raises(ZeroDivisionError, match="in the clock"):
         measured(foreign("return x.exp()", "torch.randn(64, 64)"), context, ("eager",))
 

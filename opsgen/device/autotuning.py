@@ -1,0 +1,181 @@
+"""Inductor's trials of configurations on a GPU: what they pick, and how to lose less time on them.
+
+`torch.compile` times every configuration of a Triton kernel at the first call: about 30 ms of
+device time each, most of it for configurations that lose clearly after a few calls. A race times
+all of them briefly and only those near the best for longer. Only times are taken differently:
+configurations, their order and the rule (the fastest wins) are Inductor's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LOSING = 1.25
+"""A configuration that is slower than the best so far by this factor is timed no further: its
+shortest of `NUM_TRIALS` calls is off by far less on kernels that take long to time."""
+NUM_TRIALS = 3
+MAX_TRIAL_MS = 5.0
+MAX_CALLS = 100
+"""As many calls as Inductor makes, in a fifth of its time."""
+FULL, RACE = "full", "race"
+
+
+@dataclass
+class Autotuning:
+    """What was chosen in a `watched_autotuning` block."""
+
+    _kernels: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def picks(self) -> tuple[str, ...]:
+        """Kernel, block sizes, warps and stages of each generated kernel in call order."""
+        return tuple(_describe(kernel) for kernel in self._kernels.values())
+
+    def note(self, kernel: Any) -> None:
+        """Take notice of a kernel that runs."""
+        self._kernels.setdefault(id(kernel), kernel)
+
+
+@contextlib.contextmanager
+def watched_autotuning(how: str | None, written: Iterable[Tensor] = ()) -> Iterator[Autotuning]:
+    """Note what compiled code runs in the block, and let configurations race if `how` says so.
+
+    For the first call of compiled code on a GPU, under the device's lease.
+
+    Args:
+        how: `race`; `full` for Inductor's own trials; None where there are no Triton kernels.
+        written: Tensors as large as those that kernels may write in place.
+    """
+    seen = Autotuning()
+    if how is None:
+        yield seen
+        return
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    run: Callable[..., Any] = CachingAutotuner.run
+
+    def noted_run(kernel: Any, *args: Any, **options: Any) -> Any:
+        seen.note(kernel)
+        return run(kernel, *args, **options)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_replaced(CachingAutotuner, "run", noted_run))
+        if how == RACE:
+            _leave_room(sum(tensor.nbytes for tensor in written))
+            stack.enter_context(_racing(CachingAutotuner))
+        yield seen
+
+
+def lend_lease(hold: Callable[[], AbstractContextManager[None]]) -> bool:
+    """Let Inductor's own trials take the lease, where it has a hook for that (torch 2.13).
+
+    Returns:
+        Whether it has; without it compiling that tries kernels out must hold the lease itself.
+    """
+    from torch._inductor.runtime import benchmarking
+
+    set_lock: Callable[[Any], object] | None = getattr(
+        benchmarking, "set_gpu_benchmark_lock_context", None
+    )
+    if set_lock is None:
+        return False
+    set_lock(hold)
+    return True
+
+
+class _Race:
+    """The trials of one kernel's configurations."""
+
+    def __init__(self) -> None:
+        self.best_ms = float("inf")
+
+    def time_ms(self, call: Callable[[], object]) -> float:
+        """Return the shortest of some calls, of few where the configuration loses anyway."""
+        call()  # loads the kernel, and raises here if it cannot run
+        torch.cuda.synchronize()
+        size_bytes = torch.cuda.get_device_properties().L2_cache_size
+        flush = torch.empty(size_bytes, dtype=torch.int8, device="cuda")
+        trial_ms = _shortest_ms(call, flush, NUM_TRIALS)
+        if trial_ms > LOSING * self.best_ms:
+            return trial_ms
+        num_calls = min(MAX_CALLS, int(MAX_TRIAL_MS / max(trial_ms, 1e-3)))
+        if num_calls > NUM_TRIALS:
+            trial_ms = min(trial_ms, _shortest_ms(call, flush, num_calls - NUM_TRIALS))
+        self.best_ms = min(self.best_ms, trial_ms)
+        return trial_ms
+
+
+@contextlib.contextmanager
+def _racing(autotuner: type) -> Iterator[None]:
+    from torch._inductor.runtime.benchmarking import benchmarker
+
+    race = _Race()
+    benchmark_all: Callable[..., Any] = autotuner.benchmark_all_configs  # type: ignore[attr-defined]
+
+    def time_ms(call: Callable[[], object], *_args: Any, **_options: Any) -> float:
+        return race.time_ms(call)
+
+    def benchmark_kernel(kernel: Any, *args: Any, **options: Any) -> Any:
+        race.best_ms = float("inf")
+        return benchmark_all(kernel, *args, **options)
+
+    with (
+        _replaced(autotuner, "benchmark_all_configs", benchmark_kernel),
+        _replaced(benchmarker, "benchmark_gpu", time_ms),
+    ):
+        yield
+
+
+def _leave_room(size_bytes: int) -> None:
+    """Raise the peak of memory, below which trials may copy what a kernel overwrites.
+
+    Above it Inductor copies to pinned memory of the host and back for every configuration:
+    half a second for a gigabyte, and times that are mostly copying.
+    """
+    if size_bytes < torch.cuda.mem_get_info()[0] // 2:
+        torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Put `value` in place of an attribute for the block, and leave no trace of it."""
+    is_own = name in vars(owner)
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+
+def _shortest_ms(call: Callable[[], object], flush: Tensor, num_calls: int) -> float:
+    make_event: Callable[..., Any] = torch.cuda.Event
+    pairs = [
+        (make_event(enable_timing=True), make_event(enable_timing=True)) for _ in range(num_calls)
+    ]
+    for begin, end in pairs:
+        flush.zero_()
+        begin.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    return min(float(begin.elapsed_time(end)) for begin, end in pairs)
+
+
+def _describe(kernel: Any) -> str:
+    name = (getattr(kernel, "inductor_meta", None) or {}).get("kernel_name", "kernel")
+    if len(kernel.launchers) != 1:
+        return str(name)
+    config = kernel.launchers[0].config
+    sizes = [f"{key}={value}" for key, value in sorted(config.kwargs.items())]
+    return " ".join([str(name), *sizes, f"warps={config.num_warps}", f"stages={config.num_stages}"])
