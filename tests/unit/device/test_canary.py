@@ -1,0 +1,281 @@
+"""The canary: right in every bit, never faster-is-sick, and patient with what has just died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from opsgen.device import canary
+from opsgen.device.canary import (
+    DRIFT,
+    Verifier,
+    ask_device,
+    context_works,
+    make_verifier,
+    run_canary,
+)
+from opsgen.errors import MeasureError
+
+
+class _Device:
+    """A device whose canaries are given, and a clock that only its sleeps and canaries move."""
+
+    def __init__(self, answers: Iterable[object]) -> None:
+        self._answers = iter(answers)
+        self.now_s = 0.0
+        self.num_runs = 0
+
+    def run(self) -> tuple[bool, float]:
+        self.num_runs += 1
+        self.now_s += 0.01
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, tuple) else (True, answer)  # type: ignore[return-value]
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def judged(
+    answers: Iterable[object], reference_ms: float | None, **kwargs: bool
+) -> tuple[Verifier, _Device]:
+    device = _Device(answers)
+    logbook = SimpleNamespace(reference_ms=reference_ms)
+    verifier = Verifier(
+        device.run, logbook, sleep=device.sleep, clock=lambda: device.now_s, **kwargs
+    )
+    return verifier, device
+
+
+@pytest.fixture(autouse=True)
+def _no_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "wait_for_work", lambda: None)
+
+
+def test_the_result_is_right_here_and_the_time_is_positive() -> None:
+    is_right, median_ms = run_canary("cpu")
+    assert is_right
+    assert median_ms > 0.0
+
+
+@pytest.mark.parametrize("element", [0, 12345, -1])
+@pytest.mark.parametrize("bit", [1, 1 << 31])
+def test_one_wrong_bit_anywhere_shows(element: int, bit: int) -> None:
+    work = canary._Work("cpu")
+    work.do()
+    assert work.is_right()
+    work._value[element] ^= canary._signed(bit)
+    assert not work.is_right()
+
+
+def test_the_result_is_the_formula_of_plain_integers() -> None:
+    work = canary._Work("cpu")
+    work.do()
+    for element in (0, 1, 40_000, 65_535):
+        value = start = element + 1
+        for _ in range(8):
+            value = (start + 1_664_525 * value) % 2**32
+        assert int(work._value[element]) % 2**32 == value
+
+
+def test_a_fault_that_both_ways_share_shows_in_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = canary._Work("cpu")
+    work._start[7] ^= 4  # what every further step is computed from
+    work.do()
+    assert torch.equal(work._value, work._start * _factor())
+    assert not work.is_right()
+
+
+def _factor() -> int:
+    return canary._signed(sum(1_664_525**power for power in range(9)))
+
+
+def test_what_a_task_left_as_defaults_does_not_count() -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert run_canary("cpu")[0]
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_the_first_call_sets_what_later_ones_are_held_against() -> None:
+    idle = [9.0, 5.0, 2.0]
+    verifier, device = judged([*idle, 1.01, 1.0, 1.02, 1.0, 1.0], reference_ms=None)
+    verifier(False)
+    assert verifier.logbook.reference_ms == pytest.approx(1.005)
+    assert device.num_runs == 7
+    verifier(False)
+    assert device.num_runs == 8
+
+
+@pytest.mark.parametrize("median_ms", [0.1, 1.0, 1.0 + DRIFT])
+def test_as_fast_as_before_or_faster_is_fit_at_the_first_try(median_ms: float) -> None:
+    verifier, device = judged([median_ms], reference_ms=1.0)
+    verifier(False)
+    assert device.num_runs == 1
+    assert verifier.logbook.reference_ms == 1.0
+
+
+def test_a_device_that_recovers_within_the_tries_is_fit() -> None:
+    verifier, device = judged([1.5, 1.04, 1.0], reference_ms=1.0)
+    verifier(False)
+    assert device.num_runs == 3
+    assert device.now_s < 1.0
+
+
+def test_a_device_that_stays_slow_is_not_and_both_times_are_told() -> None:
+    verifier, device = judged([1.04] * 3, reference_ms=1.0)
+    with pytest.raises(MeasureError, match=r"takes 1\.04 ms .* 1 ms when"):
+        verifier(False)
+    assert device.num_runs == 3
+
+
+@pytest.mark.parametrize("reference_ms", [None, 1.0])
+@pytest.mark.parametrize("after_death", [False, True])
+def test_a_wrong_result_is_not_tried_again(reference_ms: float, after_death: bool) -> None:
+    verifier, device = judged([(False, 1.0)], reference_ms=reference_ms)
+    with pytest.raises(MeasureError, match="wrong"):
+        verifier(after_death)
+    assert device.num_runs == 1
+
+
+def test_after_a_death_the_device_has_two_seconds_to_become_quiet() -> None:
+    no_memory = RuntimeError("CUDA out of memory.")
+    verifier, device = judged([no_memory] * 5 + [3.0] * 30 + [1.0] * 2, reference_ms=1.0)
+    verifier(True)
+    assert device.num_runs == 37
+    verifier, device = judged([3.0] * 1000, reference_ms=1.0)
+    with pytest.raises(MeasureError, match="3 ms"):
+        verifier(True)
+    assert 2.0 < device.now_s < 3.5
+
+
+def test_after_a_death_no_disturbed_time_becomes_the_reference() -> None:
+    verifier, _ = judged([5.0, 4.0, 2.0, 1.0, 1.0, *[1.0] * 7], reference_ms=None)
+    verifier(True)
+    assert verifier.logbook.reference_ms == 1.0
+
+
+def test_a_device_that_does_nothing_is_unfit() -> None:
+    verifier, _ = judged([RuntimeError("no kernel image")] * 100, reference_ms=None)
+    with pytest.raises(MeasureError, match="does not run on this device: no kernel image"):
+        verifier(False)
+    assert verifier.logbook.reference_ms is None
+
+
+def test_what_this_process_has_broken_is_not_the_devices_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(canary, "wait_for_work", broken)
+    verifier, device = judged([], reference_ms=1.0)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        verifier(False)
+    assert device.num_runs == 0
+
+
+def test_on_a_cpu_only_the_result_counts() -> None:
+    logbook = SimpleNamespace(reference_ms=1e-9)
+    make_verifier("cpu", logbook)(False)
+    verifier, _ = judged([(False, 1.0)], reference_ms=1e-9, is_timed=False)
+    with pytest.raises(MeasureError, match="wrong"):
+        verifier(False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reference_ms", "told"),
+    [
+        ([(True, 1.02)], 1.0, (True, 1.02)),
+        ([(True, 9.0)], None, (True, 9.0)),
+        ([(True, 1.5), (True, 1.01)], 1.0, (True, 1.01)),
+        ([(True, 1.5), (True, 1.3), (True, 1.4)], 1.0, (True, 1.3)),
+        ([(False, 1.5)], 1.0, (False, 1.5)),
+        ([(True, 1.5), (False, 1.6)], 1.0, (False, 1.5)),
+    ],
+)
+def test_a_slow_device_is_asked_again_and_a_wrong_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[tuple[bool, float]],
+    reference_ms: float | None,
+    told: tuple[bool, float],
+) -> None:
+    pending = iter(answers)
+    monkeypatch.setattr(canary, "run_canary", lambda device: next(pending))
+    assert ask_device("cuda", reference_ms) == told
+    assert next(pending, None) is None
+
+
+class AcceleratorError(RuntimeError):
+    """Stands for torch's, which only a device makes."""
+
+    def __init__(self, message: str, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+@pytest.mark.parametrize(
+    ("errors", "works"),
+    [
+        ([None], True),
+        ([AcceleratorError("illegal", 700), AcceleratorError("illegal", 700)], False),
+        # Told once: a launch of the task's was refused.
+        ([AcceleratorError("invalid configuration argument", 9), None], True),
+        ([AcceleratorError("gone", 3), AcceleratorError("gone", 3)], False),
+        ([AcceleratorError("out of memory", 2)], True),
+        ([AcceleratorError("stream is capturing", 900)], True),
+        ([torch.OutOfMemoryError("CUDA out of memory. Tried")], True),
+    ],
+)
+def test_a_context_is_broken_when_it_says_so_twice(
+    monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None], works: bool
+) -> None:
+    answers = iter(errors)
+    monkeypatch.setattr(torch.cuda, "synchronize", _raising(answers))
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None)
+    assert context_works() is works
+
+
+def _raising(answers: Iterable[Exception | None]) -> Callable[[], None]:
+    pending = iter(answers)
+
+    def synchronize() -> None:
+        error = next(pending, None)
+        if error is not None:
+            raise error
+
+    return synchronize
+
+
+@pytest.mark.gpu
+@pytest.mark.timing
+def test_on_a_gpu_the_canary_is_right_short_and_steady() -> None:
+    run_canary("cuda")
+    times_ms = []
+    for _ in range(5):
+        torch.cuda.reset_peak_memory_stats()
+        is_right, median_ms = run_canary("cuda")
+        assert is_right
+        assert torch.cuda.max_memory_allocated() <= 512 << 20
+        times_ms.append(median_ms)
+    assert min(times_ms) > 0.2
+    assert max(times_ms) < min(2.0, (1 + DRIFT) * min(times_ms))
+    assert context_works()
+
+
+@pytest.mark.gpu
+@pytest.mark.timing
+def test_on_a_gpu_a_slower_device_is_seen_and_a_lost_memory_waited_for() -> None:
+    logbook = SimpleNamespace(reference_ms=None)
+    verify = make_verifier("cuda", logbook)
+    verify(False)
+    verify(True)
+    logbook.reference_ms *= 0.9
+    with pytest.raises(MeasureError, match="when it was first asked"):
+        verify(False)
