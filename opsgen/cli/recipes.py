@@ -164,6 +164,9 @@ def _announce(line: str) -> None:
 
 def _say(as_json: bool, stages: Stages, done: str) -> None:
     verdicts = stages.admit()
+    report = stages.report(verdicts)
+    if report.drift:
+        _announce(report.drift)
     if as_json:
         print(encode_line({"funnel": funnel(verdicts)}).decode())
         return

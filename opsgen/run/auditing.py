@@ -62,6 +62,7 @@ class Audit:
         verdicts: Their verdicts, in the same order.
         summary: The table in numbers.
         columns: Columns that the code was read from; empty for Python files.
+        drift: In a line how times drifted during the run; None if they repeated.
         wall_s: Seconds this call took.
     """
 
@@ -71,6 +72,7 @@ class Audit:
     verdicts: list[Verdict]
     summary: AuditSummary
     columns: tuple[str, ...]
+    drift: str | None
     wall_s: float
 
 
@@ -133,7 +135,10 @@ def audit_source(
                     begin()
                 announce(f"dashboard  {fleet.dashboard or 'none'}")
                 _look(ForeignStages(folder, fleet), options)
-        return _finish(ForeignStages(folder), survey, start_s)
+        audit = _finish(ForeignStages(folder), survey, start_s)
+        if audit.drift:
+            announce(audit.drift)
+        return audit
 
 
 def _survey(source: Source, limit: int | None) -> _Survey:
@@ -171,7 +176,9 @@ def _plan_line(task: Task, source: Source) -> PlanLine:
 def _has_work(stages: ForeignStages, options: AuditOptions) -> bool:
     """Tell whether a stage could decide a task, given another chance where a machine failed."""
     left = pending(stages.open_cases(), stages.recipe)
-    return bool(left.probe or (left.measure and not options.probe_only))
+    if left.probe or options.probe_only:
+        return bool(left.probe)
+    return bool(left.measure) or stages.has_retimings_left(stages.cases())
 
 
 def _look(stages: ForeignStages, options: AuditOptions) -> None:
@@ -185,6 +192,7 @@ def _finish(stages: ForeignStages, survey: _Survey, start_s: float) -> Audit:
     folder = stages.folder
     by_line = {(v.data_source, v.line): v for v in stages.admit()}
     cases = stages.cases()
+    report = stages.report(list(by_line.values()))
     verdicts = [by_line[case.task.data_source, case.task.line] for case in cases]
     families = _find_families(cases)
     light: list[AuditRow] = []
@@ -205,6 +213,7 @@ def _finish(stages: ForeignStages, survey: _Survey, start_s: float) -> Audit:
         verdicts=verdicts,
         summary=summarise(light),
         columns=survey.columns,
+        drift=report.drift,
         wall_s=time.monotonic() - start_s,
     )
 

@@ -138,7 +138,7 @@ def _measure(fleet: Fleet, settings: Settings, trials: list[Trial]) -> Iterator[
     with (
         tempfile.TemporaryDirectory(prefix="opsgen-calibrate-") as folder,
         Journal(Path(folder) / "journal.jsonl") as journal,
-        Progress(len(trials) + 1, "calibrate") as bar,
+        Progress(len(trials) + 1, "calibrate", num_devices=fleet.num_devices) as bar,
     ):
         for attempt in fleet.run(requests(), journal):
             if ledger.add(attempt):

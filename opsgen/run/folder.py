@@ -19,6 +19,7 @@ from opsgen.records import (
     Attempt,
     Environment,
     PlanLine,
+    Record,
     Verdict,
     decode_line,
     digest,
@@ -27,6 +28,15 @@ from opsgen.records import (
     read_lines,
 )
 from opsgen.run.digest import run_digest
+
+
+class Session(Record, frozen=True, kw_only=True):
+    """One time that the measuring stage was at work, to its last attempt or the next session."""
+
+    started_s: float
+    """Start, seconds since the epoch."""
+    num_devices: int
+    """Devices that shared the work."""
 
 
 class RunFolder:
@@ -96,13 +106,15 @@ class RunFolder:
 
     def append_lines(self, lines: Iterable[PlanLine]) -> None:
         """Add sampled lines."""
-        path = self.path / "tasks.jsonl"
-        with path.open("ab") as file:
-            file.truncate(end_of_whole_lines(path))
-            for line in lines:
-                file.write(encode_line(line) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append(self.path / "tasks.jsonl", lines)
+
+    def sessions(self) -> list[Session]:
+        """Return when measuring began, and on how many devices."""
+        return list(read_lines(self.path / "sessions.jsonl", Session))
+
+    def append_session(self, session: Session) -> None:
+        """Note that measuring begins."""
+        _append(self.path / "sessions.jsonl", [session])
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts of the journal."""
@@ -150,6 +162,15 @@ def describe(environment: Environment) -> str:
     """Return an environment in a few words."""
     device = environment.device_name
     return f"{device} with torch {environment.torch} ({digest(environment)[:6]})"
+
+
+def _append(path: Path, records: Iterable[Record]) -> None:
+    with path.open("ab") as file:
+        file.truncate(end_of_whole_lines(path))
+        for record in records:
+            file.write(encode_line(record) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -16,9 +16,8 @@ from opsgen.admit import Case, Funnel, funnel
 from opsgen.errors import UsageError
 from opsgen.fleet import Fleet
 from opsgen.recipe import Recipe
-from opsgen.records import PlanLine, Record, Verdict, encode_line
+from opsgen.records import PlanLine, Record, Verdict
 from opsgen.run.folder import RunFolder
-from opsgen.run.report import make_report
 from opsgen.run.requests import table_paths
 from opsgen.run.stages import Stages, check_machine
 from opsgen.sampler import Plan, num_ops
@@ -120,21 +119,22 @@ def run_recipe(
                     # Only now: a machine that will not do leaves nothing behind.
                     stack.enter_context(folder.locked())
                 _fill(Stages(folder, fleet), announce)
-        return _finish(Stages(folder), start_s)
+        return _finish(Stages(folder), start_s, announce)
 
 
 def _fleet(recipe: Recipe, scheduler: str | None) -> Fleet:
     return Fleet(recipe.fleet, recipe.measure.device, scheduler, table_paths(recipe))
 
 
-def _finish(stages: Stages, start_s: float) -> Outcome:
+def _finish(stages: Stages, start_s: float, announce: Callable[[str], None]) -> Outcome:
     """Release, report and return what a full run came to."""
     folder, recipe = stages.folder, stages.recipe
     verdicts = stages.admit()
     release = stages.release(verdicts)
     cases = stages.cases()
-    report = make_report(recipe, stages.lines(), cases, verdicts, folder)
-    folder.write_report(msgspec.json.format(encode_line(report)) + b"\n")
+    report = stages.report(verdicts)
+    if report.drift:
+        announce(report.drift)
     return Outcome(
         recipe=recipe,
         folder=folder.path,

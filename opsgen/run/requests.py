@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from opsgen.recipe import Recipe
-from opsgen.records import Environment, MeasureRequest, ProbeRequest, Task, digest
+from opsgen.records import Attempt, Environment, MeasureRequest, ProbeRequest, Task, digest
+
+_RETIMED = "retimed:"
+
+Asked = tuple[str, ProbeRequest | MeasureRequest]
+"""A key and what is asked under it."""
 
 
 def measure_key(task: Task, environment: Environment) -> str:
     """Return the journal's key of a measurement: the task in one environment."""
     return f"{task.task_id}@{digest(environment)[:12]}"
+
+
+def retime_key(task: Task, environment: Environment) -> str:
+    """Return the journal's key of a second timing, which is no measurement of the task."""
+    return _RETIMED + measure_key(task, environment)
+
+
+def is_retiming(attempt: Attempt) -> bool:
+    """Tell whether an attempt was made at a second timing."""
+    return attempt.job == "measure" and attempt.key.startswith(_RETIMED)
 
 
 def table_paths(recipe: Recipe) -> tuple[str, ...]:
@@ -42,3 +59,8 @@ def measure_request(task: Task, recipe: Recipe) -> MeasureRequest:
         autotuning=recipe.measure.autotuning,
         seed=recipe.seed,
     )
+
+
+def retime_request(task: Task, recipe: Recipe) -> MeasureRequest:
+    """Ask for a task's baselines once more: the evidence of its criteria is there."""
+    return msgspec.structs.replace(measure_request(task, recipe), checks=False)

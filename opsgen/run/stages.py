@@ -6,9 +6,13 @@ decides costs nothing further.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from math import ceil
 from pathlib import Path
+
+import msgspec
 
 from opsgen.admit import Case, admit_all, judge, pending, select
 from opsgen.errors import PublishError, UsageError
@@ -17,19 +21,20 @@ from opsgen.records import (
     Attempt,
     Environment,
     EnvironmentRequest,
-    MeasureEvidence,
-    MeasureRequest,
     PlanLine,
-    ProbeRequest,
     Status,
     Task,
     Verdict,
     digest,
+    encode_line,
 )
 from opsgen.render import render_task
 from opsgen.run.cases import forgive, join_cases
-from opsgen.run.folder import RunFolder
-from opsgen.run.requests import measure_key, measure_request, probe_request
+from opsgen.run.folder import RunFolder, Session
+from opsgen.run.report import Report, make_report
+from opsgen.run.requests import Asked, measure_key, measure_request, probe_request
+from opsgen.run.retiming import Retimings
+from opsgen.run.usage import held_s
 from opsgen.sampler import Plan
 
 _FIRST_SURPLUS = 1.25  # lines sampled for each task wanted, before any rate is known
@@ -60,8 +65,15 @@ class Stages:
         return self.recipe.release.want.get(task.data_source, 0) > 0
 
     def is_complete(self) -> bool:
-        """Tell whether the evidence there is fills every class."""
-        return select(admit_all(self.cases(), self.recipe), self.recipe.release.want).is_complete
+        """Tell whether the evidence there is fills every class, and nothing is left to time again."""
+        cases = self.cases()
+        chosen = select(admit_all(cases, self.recipe), self.recipe.release.want)
+        return chosen.is_complete and not self.has_retimings_left(cases)
+
+    def has_retimings_left(self, cases: Iterable[Case]) -> bool:
+        """Tell whether a measured task still has to be timed once more."""
+        environment = self.folder.environment()
+        return environment is not None and self._retimings(cases, environment).has_left
 
     def lines(self) -> list[PlanLine]:
         """Return all sampled lines, those without a legal graph included."""
@@ -132,13 +144,18 @@ class Stages:
         environment = check_machine(self.fleet, self.recipe.measure.device)
         self.folder.settle_environment(environment)
         tasks = [t for t in pending(self.open_cases(), self.recipe).measure if self._is_wanted(t)]
-        self._attempt(
-            "measure",
-            [
-                (measure_key(task, environment), measure_request(task, self.recipe))
-                for task in tasks
-            ],
-        )
+        requests = [
+            (measure_key(task, environment), measure_request(task, self.recipe)) for task in tasks
+        ]
+        retimings = self._retimings(self.cases(), environment)
+        if requests or retimings.has_left:
+            begin = Session(started_s=time.time(), num_devices=self.fleet.num_devices)
+            self.folder.append_session(begin)
+            self._attempt("measure", requests, retimings)
+
+    def _retimings(self, cases: Iterable[Case], environment: Environment) -> Retimings:
+        measured = [case.task for case in cases if case.measure is not None]
+        return Retimings(self.recipe, environment, measured, self._attempts)
 
     def admit(self) -> list[Verdict]:
         """Judge all sampled tasks on the evidence there is, and store the verdicts."""
@@ -172,6 +189,12 @@ class Stages:
         except PublishError as error:
             raise UsageError(f"{self.folder.path}: {error}; `opsgen run` samples more") from error
 
+    def report(self, verdicts: list[Verdict]) -> Report:
+        """Add the run up so far, under these verdicts, and store what it comes to."""
+        report = make_report(self.folder, self._lines, self.cases(), verdicts, self._attempts)
+        self.folder.write_report(msgspec.json.format(encode_line(report)) + b"\n")
+        return report
+
     def cases(self) -> list[Case]:
         """Return every task with its evidence."""
         return join_cases(self.tasks(), self._attempts, self.folder.environment())
@@ -182,40 +205,58 @@ class Stages:
         return join_cases(self.tasks(), attempts, self.folder.environment())
 
     def _attempt(
-        self, stage: str, requests: list[tuple[str, ProbeRequest | MeasureRequest]]
+        self, stage: str, requests: Sequence[Asked], retimings: Retimings | None = None
     ) -> None:
         """Send requests through the fleet and show what becomes of them."""
-        if not requests:
+        if not requests and retimings is None:
             return
         assert self.fleet is not None, "this stage needs a fleet"
         tasks = {key: request.task for key, request in requests}
-        ledger = Ledger(self._attempts)
         by_task: dict[str, list[Attempt]] = {}
         for attempt in self._attempts:
             by_task.setdefault(attempt.key.partition("@")[0], []).append(attempt)
-        with Journal(self.folder.journal_path) as journal, Progress(len(requests), stage) as bar:
-            for attempt in self.fleet.run(requests, journal, self._attempts):
-                self._attempts.append(attempt)
-                task = tasks[attempt.key]
-                by_task.setdefault(task.task_id, []).append(attempt)
-                if ledger.add(attempt):
-                    label = self._label(task, by_task[task.task_id])
-                    bar.update(label, hold_s=_hold_s(attempt))
+        with (
+            closing(self._stream(requests, retimings)) as stream,
+            Progress(len(requests), stage, num_devices=self.fleet.num_devices) as bar,
+        ):
+            for attempt, is_settled in stream:
+                bar.hold(held_s(attempt))
+                task = tasks.get(attempt.key)
+                if task is not None:
+                    by_task.setdefault(task.task_id, []).append(attempt)
+                if task is not None and is_settled and retimings is not None:
+                    retimings.finish(task, attempt.evidence)
+                if retimings is not None:
+                    bar.set_total(len(requests) + retimings.num_chosen)
+                if is_settled:
+                    seen = by_task[task.task_id] if task else [attempt]
+                    bar.update(self._label(task, seen))
 
-    def _label(self, task: Task, attempts: list[Attempt]) -> str:
-        """Say in a word what the attempts at a task mean for it."""
+    def _stream(
+        self, requests: Iterable[Asked], retimings: Retimings | None
+    ) -> Generator[tuple[Attempt, bool], None, None]:
+        """Yield every attempt and whether it settles its job, which may be a second timing."""
+        assert self.fleet is not None, "this stage needs a fleet"
+        ledger = Ledger(self._attempts)
+        batch = requests if retimings is None else retimings.among(requests)
+        with Journal(self.folder.journal_path) as journal:
+            while batch:
+                for attempt in self.fleet.run(batch, journal, self._attempts):
+                    self._attempts.append(attempt)
+                    yield attempt, ledger.add(attempt) is not None
+                # What was in flight when the last request was drawn may have to be timed again.
+                batch = [] if retimings is None else retimings.rest()
+
+    def _label(self, task: Task | None, attempts: list[Attempt]) -> str:
+        """Say in a word what the attempts at a task mean for it; a second timing has no task."""
         if attempts[-1].fault:
-            return attempts[-1].fault.reason
+            reason = attempts[-1].fault.reason
+            return reason if task else f"retimed: {reason}"
+        if task is None:
+            return "retimed"
         case = join_cases([task], attempts, self.folder.environment())[0]
         verdict = judge(case, self.recipe)
         return "ok" if verdict.status is not Status.REJECTED else str(verdict.reason)
-
-
-def _hold_s(attempt: Attempt) -> float:
-    evidence = attempt.evidence
-    return (
-        evidence.lease.hold_s if isinstance(evidence, MeasureEvidence) and evidence.lease else 0.0
-    )
 
 
 def check_machine(fleet: Fleet, device: str) -> Environment:

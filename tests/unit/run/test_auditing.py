@@ -122,6 +122,7 @@ class Machines:
 
     asked: list[str]
     dashboard = None
+    num_devices = 1
 
     def __init__(self, *args: object) -> None:
         Machines.asked = []
