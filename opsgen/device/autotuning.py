@@ -9,18 +9,19 @@ configurations, their order and the rule (the fastest wins) are Inductor's own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 LOSING = 1.25
 """A configuration that is slower than the best so far by this factor is timed no further: its
 shortest of `NUM_TRIALS` calls is off by far less on kernels that take long to time."""
 NUM_TRIALS = 3
+HOPELESS, HOPELESS_MS = 3.0, 10.0
+"""One that takes that much longer already at its first call, which loads it, is not called again."""
 MAX_TRIAL_MS = 5.0
 MAX_CALLS = 100
 """As many calls as Inductor makes, in a fifth of its time."""
@@ -44,14 +45,13 @@ class Autotuning:
 
 
 @contextlib.contextmanager
-def watched_autotuning(how: str | None, written: Iterable[Tensor] = ()) -> Iterator[Autotuning]:
+def watched_autotuning(how: str | None) -> Iterator[Autotuning]:
     """Note what compiled code runs in the block, and let configurations race if `how` says so.
 
     For the first call of compiled code on a GPU, under the device's lease.
 
     Args:
         how: `race`; `full` for Inductor's own trials; None where there are no Triton kernels.
-        written: Tensors as large as those that kernels may write in place.
     """
     seen = Autotuning()
     if how is None:
@@ -68,7 +68,6 @@ def watched_autotuning(how: str | None, written: Iterable[Tensor] = ()) -> Itera
     with contextlib.ExitStack() as stack:
         stack.enter_context(_replaced(CachingAutotuner, "run", noted_run))
         if how == RACE:
-            _leave_room(sum(tensor.nbytes for tensor in written))
             stack.enter_context(_racing(CachingAutotuner))
         yield seen
 
@@ -90,25 +89,34 @@ def lend_lease(hold: Callable[[], AbstractContextManager[None]]) -> bool:
     return True
 
 
-class _Race:
-    """The trials of one kernel's configurations."""
+class Race:
+    """The trials of one kernel's configurations, one after the other.
 
-    def __init__(self) -> None:
-        self.best_ms = float("inf")
+    Args:
+        shortest_ms: Makes some cold calls and returns the milliseconds of the shortest.
+    """
+
+    def __init__(self, shortest_ms: Callable[[Callable[[], object], int], float]) -> None:
+        self._shortest_ms = shortest_ms
+        self._best_ms = float("inf")
+
+    def start(self) -> None:
+        """Forget the configurations of an earlier kernel."""
+        self._best_ms = float("inf")
 
     def time_ms(self, call: Callable[[], object]) -> float:
         """Return the shortest of some calls, of few where the configuration loses anyway."""
-        call()  # loads the kernel, and raises here if it cannot run
-        torch.cuda.synchronize()
-        size_bytes = torch.cuda.get_device_properties().L2_cache_size
-        flush = torch.empty(size_bytes, dtype=torch.int8, device="cuda")
-        trial_ms = _shortest_ms(call, flush, NUM_TRIALS)
-        if trial_ms > LOSING * self.best_ms:
+        # The first loads the kernel, and raises here if it cannot run.
+        first_ms = self._shortest_ms(call, 1)
+        if first_ms > max(HOPELESS_MS, HOPELESS * self._best_ms):
+            return first_ms
+        trial_ms = self._shortest_ms(call, NUM_TRIALS)
+        if trial_ms > LOSING * self._best_ms:
             return trial_ms
         num_calls = min(MAX_CALLS, int(MAX_TRIAL_MS / max(trial_ms, 1e-3)))
         if num_calls > NUM_TRIALS:
-            trial_ms = min(trial_ms, _shortest_ms(call, flush, num_calls - NUM_TRIALS))
-        self.best_ms = min(self.best_ms, trial_ms)
+            trial_ms = min(trial_ms, self._shortest_ms(call, num_calls - NUM_TRIALS))
+        self._best_ms = min(self._best_ms, trial_ms)
         return trial_ms
 
 
@@ -116,31 +124,30 @@ class _Race:
 def _racing(autotuner: type) -> Iterator[None]:
     from torch._inductor.runtime.benchmarking import benchmarker
 
-    race = _Race()
+    race = Race(_shortest_ms)
     benchmark_all: Callable[..., Any] = autotuner.benchmark_all_configs  # type: ignore[attr-defined]
+    copy: Callable[..., Any] = autotuner.copy_args_to_cpu_if_needed  # type: ignore[attr-defined]
 
     def time_ms(call: Callable[[], object], *_args: Any, **_options: Any) -> float:
         return race.time_ms(call)
 
     def benchmark_kernel(kernel: Any, *args: Any, **options: Any) -> Any:
-        race.best_ms = float("inf")
+        race.start()
         return benchmark_all(kernel, *args, **options)
+
+    def copy_to_host(kernel: Any, *args: Any, **options: Any) -> Any:
+        # What a kernel overwrites is copied for its trials: on the device, if it has the room.
+        # Inductor goes through pinned memory of the host as soon as a copy would raise the peak:
+        # seconds for a gigabyte, and times that are mostly copying.
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        return {} if free_bytes > total_bytes // 2 else copy(kernel, *args, **options)
 
     with (
         _replaced(autotuner, "benchmark_all_configs", benchmark_kernel),
+        _replaced(autotuner, "copy_args_to_cpu_if_needed", copy_to_host),
         _replaced(benchmarker, "benchmark_gpu", time_ms),
     ):
         yield
-
-
-def _leave_room(size_bytes: int) -> None:
-    """Raise the peak of memory, below which trials may copy what a kernel overwrites.
-
-    Above it Inductor copies to pinned memory of the host and back for every configuration:
-    half a second for a gigabyte, and times that are mostly copying.
-    """
-    if size_bytes < torch.cuda.mem_get_info()[0] // 2:
-        torch.empty(size_bytes, dtype=torch.uint8, device="cuda")
 
 
 @contextlib.contextmanager
@@ -158,7 +165,9 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
 
 
-def _shortest_ms(call: Callable[[], object], flush: Tensor, num_calls: int) -> float:
+def _shortest_ms(call: Callable[[], object], num_calls: int) -> float:
+    size_bytes = torch.cuda.get_device_properties().L2_cache_size
+    flush = torch.empty(size_bytes, dtype=torch.int8, device="cuda")
     make_event: Callable[..., Any] = torch.cuda.Event
     pairs = [
         (make_event(enable_timing=True), make_event(enable_timing=True)) for _ in range(num_calls)

@@ -64,11 +64,34 @@ def _stages(context: JobContext, names: str) -> None:
 
 
 def _lease(context: JobContext, seconds: str) -> dict[str, float]:
+    before = _cores()
     with context.lease.hold():
         begin_s = time.monotonic()
+        held = _cores()
         time.sleep(float(seconds or 0.0))
         end_s = time.monotonic()
-    return {"begin_s": begin_s, "end_s": end_s, "wait_s": context.lease.wait_s}
+    cores = {"cores_before": before, "cores_held": held, "cores_after": _cores()}
+    return {"begin_s": begin_s, "end_s": end_s, "wait_s": context.lease.wait_s, **cores}
+
+
+def _cores() -> float:
+    """Return the cores that this thread may run on, as the bits of a whole number."""
+    return float(sum(1 << core for core in os.sched_getaffinity(0)))
+
+
+def _check(context: JobContext, how: str) -> dict[str, float]:
+    """Hold the device with a verifier that notes how it was called, and then does `how`."""
+    calls: list[bool] = []
+
+    def verify(is_suspect: bool) -> None:
+        calls.append(is_suspect)
+        if how:
+            BEHAVIOURS[how](context, "0.2")
+
+    context.lease.verifier = verify
+    with context.lease.hold():
+        pass
+    return {"num_checks": len(calls), "is_suspect": float(any(calls))}
 
 
 def _threads(context: JobContext, argument: str) -> dict[str, float]:
@@ -316,6 +339,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "sleep": _sleep,
     "stages": _stages,
     "lease": _lease,
+    "check": _check,
     "threads": _threads,
     "nan": _nan,
     "big": _big,

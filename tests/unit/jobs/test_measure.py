@@ -2,12 +2,13 @@
 
 import msgspec
 import pytest
+import torch
 from torch._inductor import config
 
 from opsgen.device import environment_id, read_environment
 from opsgen.errors import MeasureError
 from opsgen.jobs import baselines, measure
-from opsgen.records import MeasureRequest, decode_line, encode_line
+from opsgen.records import MODES, MeasureRequest, decode_line, encode_line
 from opsgen.source import foreign_task
 from opsgen.verify import twins
 
@@ -63,6 +64,28 @@ def test_eager_alone(chain, context):
     evidence = measured(chain("linear", "tanh"), context, modes=("eager",))
     assert [timing.mode for timing in evidence.timings] == ["eager"]
     assert (evidence.num_graphs, evidence.compile_margin) == (None, None)
+
+
+@pytest.mark.check
+def test_further_modes_are_timed_beside_the_two(chain, context):
+    modes = ("eager", "compile", "eager_high", "compile_high")
+    evidence = measured(chain("linear", "tanh"), context, modes)
+    assert tuple(timing.mode for timing in evidence.timings) == modes
+    assert (evidence.num_graphs, evidence.compile_margin <= 1) == (1, True)
+
+
+def test_without_checks_only_baselines_are_taken(chain, context):
+    evidence = measured(chain("linear", "tanh"), context, ("eager",), checks=False)
+    assert evidence.failure is None
+    assert evidence.observed == chain("linear", "tanh").workloads[0].outputs
+    assert [timing.mode for timing in evidence.timings] == ["eager"]
+    assert (evidence.answers, evidence.tolerances, evidence.is_repeatable) == ((), (), None)
+
+
+def test_a_hold_is_accounted_for(chain, context):
+    lease = measured(chain("linear", "tanh"), context, ("eager",)).lease
+    assert {"build", "inputs", "first_call", "answers", "time"} <= lease.parts_s.keys()
+    assert 0.8 * lease.hold_s <= sum(lease.parts_s.values()) <= lease.hold_s + 1e-3
 
 
 def test_code_that_raises_is_evidence_and_leaves_the_lease(chain, context):
@@ -171,3 +194,16 @@ def test_a_good_task_on_a_gpu(chain, context):
     assert evidence.peak_bytes > 0
     assert evidence.num_graphs == 1
     assert not evidence.is_advisory
+    assert evidence.precision["matmul"] == "ieee"
+    assert len(evidence.picks) >= 1
+    assert evidence.state.sm_mhz > 0
+
+
+@pytest.mark.gpu
+def test_all_modes_on_a_gpu(chain, context):
+    task = chain("linear", "tanh")
+    request = MeasureRequest(task=task, device="cuda", modes=MODES, max_s_per_mode=0.05, seed=3)
+    evidence = measure.run(request, context)
+    assert evidence.failure is None
+    assert [timing.mode for timing in evidence.timings] == list(MODES)
+    assert torch.get_float32_matmul_precision() == "highest"
