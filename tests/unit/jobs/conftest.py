@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from opsgen.child import list_gpus
 from opsgen.child.context import LocalContext
 from opsgen.ops import CATALOGUE
 from opsgen.records import Estimate, Graph, Input, Node, Task, TensorSpec, Workload
@@ -19,6 +20,11 @@ TWIN = {"batch_size": 8, "features": 16}
 @pytest.fixture
 def context(tmp_path) -> LocalContext:
     return LocalContext("cpu", "cpu", tmp_path)
+
+
+@pytest.fixture
+def gpu_context(tmp_path) -> LocalContext:
+    return LocalContext("cuda", list_gpus()[0].uuid, tmp_path)
 
 
 @pytest.fixture

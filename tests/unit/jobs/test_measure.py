@@ -181,7 +181,7 @@ def test_what_this_machine_cannot_do_is_not_the_tasks_fault(chain, context):
 
 
 @pytest.mark.gpu
-def test_a_good_task_on_a_gpu(chain, context):
+def test_a_good_task_on_a_gpu(chain, gpu_context):
     request = MeasureRequest(
         task=chain("linear", "tanh"),
         device="cuda",
@@ -189,7 +189,7 @@ def test_a_good_task_on_a_gpu(chain, context):
         max_s_per_mode=0.05,
         seed=3,
     )
-    evidence = measure.run(request, context)
+    evidence = measure.run(request, gpu_context)
     assert evidence.failure is None
     assert evidence.peak_bytes > 0
     assert evidence.num_graphs == 1
@@ -200,10 +200,10 @@ def test_a_good_task_on_a_gpu(chain, context):
 
 
 @pytest.mark.gpu
-def test_all_modes_on_a_gpu(chain, context):
+def test_all_modes_on_a_gpu(chain, gpu_context):
     task = chain("linear", "tanh")
     request = MeasureRequest(task=task, device="cuda", modes=MODES, max_s_per_mode=0.05, seed=3)
-    evidence = measure.run(request, context)
+    evidence = measure.run(request, gpu_context)
     assert evidence.failure is None
     assert [timing.mode for timing in evidence.timings] == list(MODES)
     assert torch.get_float32_matmul_precision() == "highest"
