@@ -43,6 +43,8 @@ DASK_CONFIG = {
     "distributed.scheduler.worker-saturation": _SATURATION,
     "distributed.scheduler.worker-ttl": "60s",
     "distributed.worker.profile.enabled": False,
+    # Dask would ask the driver about every GPU twice a second, whoever is timing on it.
+    "distributed.diagnostics.nvml": False,
     "distributed.comm.timeouts.connect": "60s",
     "distributed.comm.timeouts.tcp": "60s",
     "distributed.comm.retry.count": 5,
