@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from opsgen.child import faults
 from opsgen.device import canary
 from opsgen.device.canary import (
     DRIFT,
@@ -18,6 +20,7 @@ from opsgen.device.canary import (
     run_canary,
 )
 from opsgen.errors import MeasureError
+from opsgen.verify.running import TaskCodeError, task_code
 
 
 class _Device:
@@ -104,13 +107,15 @@ def test_what_a_task_left_as_defaults_does_not_count() -> None:
 
 
 def test_the_first_call_sets_what_later_ones_are_held_against() -> None:
-    idle = [9.0, 5.0, 2.0]
-    verifier, device = judged([*idle, 1.01, 1.0, 1.02, 1.0, 1.0], reference_ms=None)
+    idle = [5.0] * 20 + [2.0] * 4
+    rounds = [1.01, 1.0, 1.02, 1.0, 1.03, 1.0, 1.01]
+    verifier, device = judged([*idle, 1.0, 1.0, *rounds, 1.0], reference_ms=None)
     verifier(False)
-    assert verifier.logbook.reference_ms == pytest.approx(1.005)
-    assert device.num_runs == 7
+    num_runs = device.num_runs
+    assert verifier.logbook.reference_ms in {1.0, 1.01}
+    assert device.now_s < 0.5
     verifier(False)
-    assert device.num_runs == 8
+    assert device.num_runs == num_runs + 1
 
 
 @pytest.mark.parametrize("median_ms", [0.1, 1.0, 1.0 + DRIFT])
@@ -121,18 +126,19 @@ def test_as_fast_as_before_or_faster_is_fit_at_the_first_try(median_ms: float) -
     assert verifier.logbook.reference_ms == 1.0
 
 
-def test_a_device_that_recovers_within_the_tries_is_fit() -> None:
-    verifier, device = judged([1.5, 1.04, 1.0], reference_ms=1.0)
+@pytest.mark.parametrize("num_slow", [1, 20, 60])
+def test_a_device_that_recovers_within_the_tries_is_fit(num_slow: int) -> None:
+    verifier, device = judged([1.5] * num_slow + [1.0], reference_ms=1.0)
     verifier(False)
-    assert device.num_runs == 3
-    assert device.now_s < 1.0
+    assert device.num_runs == num_slow + 1
+    assert device.now_s < 1.2
 
 
 def test_a_device_that_stays_slow_is_not_and_both_times_are_told() -> None:
-    verifier, device = judged([1.04] * 3, reference_ms=1.0)
+    verifier, device = judged([1.04] * 1000, reference_ms=1.0)
     with pytest.raises(MeasureError, match=r"takes 1\.04 ms .* 1 ms when"):
         verifier(False)
-    assert device.num_runs == 3
+    assert 0.7 < device.now_s < 1.2
 
 
 @pytest.mark.parametrize("reference_ms", [None, 1.0])
@@ -152,11 +158,12 @@ def test_after_a_death_the_device_has_two_seconds_to_become_quiet() -> None:
     verifier, device = judged([3.0] * 1000, reference_ms=1.0)
     with pytest.raises(MeasureError, match="3 ms"):
         verifier(True)
-    assert 2.0 < device.now_s < 3.5
+    assert 2.5 < device.now_s < 3.5
 
 
 def test_after_a_death_no_disturbed_time_becomes_the_reference() -> None:
-    verifier, _ = judged([5.0, 4.0, 2.0, 1.0, 1.0, *[1.0] * 7], reference_ms=None)
+    full = [RuntimeError("CUDA out of memory.")] * 3
+    verifier, _ = judged([*full, *[9.0, 4.0] * 20, *[1.0] * 60], reference_ms=None)
     verifier(True)
     assert verifier.logbook.reference_ms == 1.0
 
@@ -195,7 +202,7 @@ def test_on_a_cpu_only_the_result_counts() -> None:
         ([(True, 1.02)], 1.0, (True, 1.02)),
         ([(True, 9.0)], None, (True, 9.0)),
         ([(True, 1.5), (True, 1.01)], 1.0, (True, 1.01)),
-        ([(True, 1.5), (True, 1.3), (True, 1.4)], 1.0, (True, 1.3)),
+        ([(True, 1.5), (True, 1.3), (True, 1.4), (True, 1.03)], 1.0, (True, 1.03)),
         ([(False, 1.5)], 1.0, (False, 1.5)),
         ([(True, 1.5), (False, 1.6)], 1.0, (False, 1.5)),
     ],
@@ -210,6 +217,14 @@ def test_a_slow_device_is_asked_again_and_a_wrong_one_is_not(
     monkeypatch.setattr(canary, "run_canary", lambda device: next(pending))
     assert ask_device("cuda", reference_ms) == told
     assert next(pending, None) is None
+
+
+def test_a_device_that_stays_slow_is_asked_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = _Device(itertools.cycle([1.5, 1.4]))
+    monkeypatch.setattr(canary, "run_canary", lambda name: device.run())
+    monkeypatch.setattr(canary.time, "monotonic", lambda: device.now_s)
+    assert ask_device("cuda", 1.0) == (True, 1.4)
+    assert device.num_runs > 10
 
 
 class AcceleratorError(RuntimeError):
@@ -251,6 +266,19 @@ def _raising(answers: Iterable[Exception | None]) -> Callable[[], None]:
             raise error
 
     return synchronize
+
+
+@pytest.mark.parametrize(
+    ("works", "raised"), [(True, TaskCodeError), (False, RuntimeError), (None, RuntimeError)]
+)
+def test_what_a_task_claims_of_its_context_is_evidence_only_if_the_context_works(
+    monkeypatch: pytest.MonkeyPatch, works: bool | None, raised: type[Exception]
+) -> None:
+    monkeypatch.setattr(faults, "context_works", lambda: works)
+    claim = RuntimeError("CUDA error: an illegal memory access was encountered")
+    with pytest.raises(raised) as caught, task_code("eager"):
+        raise claim
+    assert (caught.value is claim) == (works is not True)
 
 
 @pytest.mark.gpu
