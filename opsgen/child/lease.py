@@ -4,23 +4,43 @@ A `flock` on a local file named by the device. The kernel gives it up with the
 process that holds it, however that process ends, and hands it to a waiter
 within milliseconds; lock services with time-outs can be over-booked instead.
 The file must lie on a local disk that everyone on the device shares.
+
+Every so many holds, and after a holder that died in its hold, the next holder that
+can do so checks the device before it uses it. That asks for nobody to look after the
+device, and is paid for by holds, not by the clock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
+import functools
 import os
 import re
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from opsgen.child.logbook import Logbook, Page, birth_of
+from opsgen.child.nvml import list_pids
 from opsgen.errors import MeasureError
 from opsgen.records import Lease
+
+CHECK_EVERY = 50
+"""Holds between two checks of the device."""
+
+CHECK_PART = "canary"
+"""What the time of a check is charged to."""
+
+MAX_WAIT_FOR_DEAD_S = 10.0
+"""How long a driver may take to clear away a killed process. Then the device is stuck."""
+
+_PAUSE_S = 0.02
+_birth_of_own = functools.lru_cache(maxsize=1)(birth_of)
 
 
 def default_directory() -> Path:
@@ -47,6 +67,7 @@ class _Flock:
         self.depth = 0
         self.holder: DeviceLease | None = None
         self._descriptor: int | None = None
+        self._logbook: Logbook | None = None
         # A forked process that does not exec would share the open file and keep
         # the lock alive; closing its copy does not unlock ours.
         os.register_at_fork(after_in_child=self._forget)
@@ -70,6 +91,11 @@ class _Flock:
             flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, 0o600)
         return self._descriptor
+
+    def logbook(self) -> Logbook:
+        if self._logbook is None:
+            self._logbook = Logbook(self.path.with_suffix(".logbook"))
+        return self._logbook
 
     def _forget(self) -> None:
         if self._descriptor is not None:
@@ -96,6 +122,16 @@ class DeviceLease:
         directory: Where the lease files lie; by default `default_directory()`.
         on_wait: Called with True when a wait begins and with False when it ends;
             not called when the device is free.
+        on_hold: Called with True when the device was taken and with False when it was
+            left; not called for inner holds.
+
+    Attributes:
+        verifier: Checks the device at the beginning of a hold, and raises if it is not as
+            it should be. Its argument is True after a holder that died in its hold or a
+            check that failed, False when `CHECK_EVERY` holds have passed. Without one a
+            check that is due is left to the next holder.
+        on_check: Called with True when a check begins, and with False when it has passed.
+        list_pids: Returns the processes on the device by its id; None if nobody can say.
     """
 
     def __init__(
@@ -103,11 +139,16 @@ class DeviceLease:
         device_id: str,
         directory: Path | None = None,
         on_wait: Callable[[bool], None] | None = None,
+        on_hold: Callable[[bool], None] | None = None,
     ) -> None:
+        self.verifier: Callable[[bool], None] | None = None
+        self.on_check: Callable[[bool], None] | None = None
+        self.list_pids: Callable[[str], Collection[int] | None] = list_pids
         self.device_id = device_id
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", device_id) + ".lock"
         self.path = ((directory or default_directory()) / name).resolve()
         self._on_wait = on_wait
+        self._on_hold = on_hold
         with _FLOCKS_MUTEX:
             if self.path not in _FLOCKS:
                 _FLOCKS[self.path] = _Flock(self.path)
@@ -127,15 +168,28 @@ class DeviceLease:
         now_s = time.monotonic()
         return self._hold_s + (now_s - self._since_s if self._since_s is not None else 0.0)
 
+    @property
+    def logbook(self) -> Logbook:
+        """What holders leave for each other; to be read and written in a hold only."""
+        return self._flock.logbook()
+
     def prepare(self) -> None:
-        """Open the lease's file now instead of in the first hold."""
+        """Open the lease's files now instead of in the first hold."""
         self._flock.open()
+        self._flock.logbook()
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Wait for the device and keep it until the block ends."""
-        self._enter()
+        """Wait for the device and keep it until the block ends.
+
+        Raises:
+            MeasureError: A process that died is still on the device: try later, or elsewhere.
+            Exception: What the verifier raises. The device is free again, and its check due.
+        """
+        is_outermost = self._enter()
         try:
+            if is_outermost:
+                self._begin()
             yield
         finally:
             self._leave()
@@ -168,14 +222,64 @@ class DeviceLease:
         if self._since_s is not None:
             self._since_s = time.monotonic()
 
-    def _enter(self) -> None:
+    def _enter(self) -> bool:
+        """Take the device; return False if this process had it already."""
         with self._flock.mutex:
-            if self._flock.depth == 0:
+            is_outermost = self._flock.depth == 0
+            if is_outermost:
                 self._acquire()
                 self._flock.holder = self
                 self._since_s = time.monotonic()
+                self._charged_s = self._hold_s
                 self.num_holds += 1
             self._flock.depth += 1
+            return is_outermost
+
+    def _begin(self) -> None:
+        """Do what comes before all use of the device in a hold."""
+        if self._on_hold is not None:
+            self._on_hold(True)
+        page = self.logbook.read()
+        if page.holder:
+            with self._checking():
+                self._wait_for_end_of(page)
+        is_due = page.is_due or page.holder != 0
+        own = os.getpid()
+        page = dataclasses.replace(page, holder=own, birth=_birth_of_own(own), is_due=is_due)
+        self.logbook.write(page)
+        if self.verifier is not None and (is_due or page.num_holds >= CHECK_EVERY):
+            # Due until it has passed, whatever becomes of it.
+            self.logbook.write(dataclasses.replace(page, is_due=True))
+            with self._checking():
+                self.verifier(is_due)
+            page = dataclasses.replace(self.logbook.read(), is_due=False, num_holds=0)
+        self.logbook.write(dataclasses.replace(page, num_holds=page.num_holds + 1))
+
+    @contextlib.contextmanager
+    def _checking(self) -> Iterator[None]:
+        if self.on_check is not None:
+            self.on_check(True)
+        try:
+            yield
+        finally:
+            self.charge(CHECK_PART)
+        if self.on_check is not None:
+            self.on_check(False)
+
+    def _wait_for_end_of(self, page: Page) -> None:
+        """Wait until the driver has cleared away a holder that died."""
+        give_up_s = time.monotonic() + MAX_WAIT_FOR_DEAD_S
+        while self._is_on_device(page):
+            if time.monotonic() > give_up_s:
+                raise MeasureError(f"process {page.holder} still holds the device")
+            time.sleep(_PAUSE_S)
+
+    def _is_on_device(self, page: Page) -> bool:
+        if page.holder == os.getpid() or page.holder not in (self.list_pids(self.device_id) or ()):
+            return False
+        # Long after, the id may be another's, that waits for the device as we do.
+        birth = birth_of(page.holder)
+        return birth == 0 or page.birth in (0, birth)
 
     def _leave(self) -> None:
         with self._flock.mutex:
@@ -183,9 +287,14 @@ class DeviceLease:
             holder = self._flock.holder
             if self._flock.depth > 0 or holder is None:
                 return
+            page = self.logbook.read()
+            if page.holder == os.getpid():  # Not one whose end was waited for in vain.
+                self.logbook.write(dataclasses.replace(page, holder=0, birth=0))
             self._flock.unlock()
             self._flock.holder = None
             holder._hold_s, holder._since_s = holder.hold_s, None
+            if holder._on_hold is not None:
+                holder._on_hold(False)
 
     def _acquire(self) -> None:
         if self._flock.try_lock():
