@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from opsgen.child.deadline import CHECK_STAGE
 from opsgen.child.frames import LeaseWait, Message, Stage
 from opsgen.child.lease import DeviceLease
 
@@ -18,7 +19,9 @@ class JobContext:
     Attributes:
         device: `cpu` or `cuda`; a child sees a single GPU.
         lease: The device's lease. All device work happens inside `lease.hold()`;
-            its counters start at zero with every job.
+            its counters start at zero with every job. A job that sets its `verifier`
+            has checks of the device made outside the current stage: what goes wrong in
+            one is never the task's fault.
     """
 
     def __init__(self, device: str, lease: DeviceLease, announce: Callable[[Message], None]):
@@ -27,7 +30,9 @@ class JobContext:
         self._announce = announce
         self._stage = ""
         self._spoiled: str | None = None
+        self._stage_before_check = ""
         lease.reset_counters()
+        lease.on_check = self._set_checking
 
     @property
     def current_stage(self) -> str:
@@ -47,6 +52,13 @@ class JobContext:
         """
         self._stage = name
         self._announce(Stage(name=name))
+
+    def _set_checking(self, is_checking: bool) -> None:
+        if is_checking:
+            self._stage_before_check = self._stage
+            self.stage(CHECK_STAGE)
+        elif self._stage_before_check:
+            self.stage(self._stage_before_check)
 
     def spoil(self, why: str) -> None:
         """Declare this process unfit for further jobs; the present one is not affected."""

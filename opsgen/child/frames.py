@@ -68,6 +68,13 @@ class LeaseWait(Record, frozen=True, kw_only=True, tag="lease_wait"):
     """Whether the wait begins."""
 
 
+class LeaseHold(Record, frozen=True, kw_only=True, tag="lease_hold"):
+    """The device was taken or left: a child that is killed cannot say how long it had it."""
+
+    is_held: bool
+    """Whether it was taken."""
+
+
 class Result(Record, frozen=True, kw_only=True, tag="result"):
     """The job's answer."""
 
@@ -86,7 +93,7 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed"):
     """Why this process must serve no further job; absent when it may."""
 
 
-Message = Ready | Job | Stage | LeaseWait | Result | Failed
+Message = Ready | Job | Stage | LeaseWait | LeaseHold | Result | Failed
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

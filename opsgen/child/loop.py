@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from opsgen.child import interpreter, leftovers
+from opsgen.child import interpreter, leftovers, nvml
 from opsgen.child.context import JobContext
+from opsgen.child.cores import CoreShare, Placement
 from opsgen.child.deadline import START_STAGE
 from opsgen.child.faults import SPOILING_REASONS, fault_of
 from opsgen.child.frames import (
@@ -24,6 +25,7 @@ from opsgen.child.frames import (
     Failed,
     FrameError,
     Job,
+    LeaseHold,
     LeaseWait,
     Message,
     Ready,
@@ -44,18 +46,28 @@ _STATE_MODULE = "opsgen.jobs.state"
 
 def main(arguments: list[str]) -> None:
     """Serve jobs; `arguments` are those of `opsgen.child.process.Process`."""
-    descriptor, parent, device, device_id, lease_dir, work, *preload = arguments
+    descriptor, parent, device, device_id, timing, rest, lease_dir, work, *preload = arguments
+    placement = Placement(CoreShare(_numbers(timing), _numbers(rest)))
+    placement.settle()
     end = _take_socket(int(descriptor))
     _tie_to(int(parent))
     channel = Channel(end)
+
+    def on_hold(is_held: bool) -> None:
+        placement.set_holding(is_held)
+        channel.send(LeaseHold(is_held=is_held))
+
     lease = DeviceLease(
         device_id,
         Path(lease_dir),
         lambda is_waiting: channel.send(LeaseWait(is_waiting=is_waiting)),
+        on_hold,
     )
     lease.prepare()
     refusal = _shut_in(Path(work), device, int(parent)) if work else None
     if refusal is None:
+        if device == "cuda":
+            nvml.read_state(device_id)  # To start NVML is slow: not in a hold.
         _preload(preload, device, channel)
     channel.send(Ready(pid=os.getpid()))
     server = _Server(refusal)
@@ -116,7 +128,10 @@ def _load(request: Request, context: JobContext) -> Any:
 
 
 def _run(job: Any, request: Request, context: JobContext) -> Evidence:
-    evidence = job.run(request, context)
+    try:
+        evidence = job.run(request, context)
+    finally:
+        context.lease.verifier = None  # It may keep what it needs on the device.
     if not isinstance(evidence, get_args(Evidence)):
         raise MeasureError(f"{job.__name__} answered {type(evidence).__name__}, no evidence")
     answer: Evidence = evidence
@@ -159,6 +174,10 @@ def _shut_in(work: Path, device: str, parent: int) -> MeasureError | None:
         if os.getppid() != parent:  # It may have died while the tie to it was cut.
             os._exit(0)
     return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, text.split(","))))
 
 
 def _take_socket(descriptor: int) -> socket.socket:

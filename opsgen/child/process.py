@@ -59,6 +59,11 @@ class ChildConfig(Record, frozen=True, kw_only=True):
     """The one GPU that the child sees, by UUID, or `cpu`; names the lease."""
     num_threads: int = 1
     """Threads of torch and of the numeric libraries."""
+    timing_cores: tuple[int, ...] = ()
+    """Cores that the child's main thread runs on while it holds the lease; empty where none
+    are set aside."""
+    other_cores: tuple[int, ...] = ()
+    """Cores that it runs on otherwise; empty to leave it on those that it inherits."""
     fleet: FleetConfig = FleetConfig()
     """Deadlines, memory limit and recycling."""
     lease_dir: str | None = None
@@ -276,7 +281,8 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     channel, log = ends
     lease_dir = config.lease_dir or str(default_directory())
-    arguments = [str(channel), str(os.getpid()), config.device, config.device_id, lease_dir]
+    cores = [",".join(map(str, each)) for each in (config.timing_cores, config.other_cores)]
+    arguments = [str(channel), str(os.getpid()), config.device, config.device_id, *cores, lease_dir]
     # An empty one asks for no sandbox.
     arguments.append(str(_work_folder(config, folder)) if config.fleet.sandbox else "")
     arguments += preload

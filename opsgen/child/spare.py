@@ -11,6 +11,7 @@ measurement, the rest is CUDA's and Triton's start.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
@@ -140,24 +141,29 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._spares: dict[bytes, tuple[Spare, int]] = {}
+        self._spares: dict[bytes, tuple[Spare, set[int]]] = {}
 
-    def borrow(self, config: ChildConfig) -> Spare:
-        """Return the spare for a config; give it back as often as it was borrowed."""
+    def borrow(self, config: ChildConfig) -> tuple[Spare, int]:
+        """Return the spare for a config, and a number that no other user of it has: the least.
+
+        Give it back as often as it was borrowed.
+        """
         key = msgspec.json.encode(config)
         with self._lock:
-            spare, num_users = self._spares.get(key) or (Spare(config), 0)
-            self._spares[key] = (spare, num_users + 1)
-            return spare
+            spare, taken = self._spares.setdefault(key, (Spare(config), set()))
+            number = next(number for number in itertools.count() if number not in taken)
+            taken.add(number)
+            return spare, number
 
-    def give_back(self, config: ChildConfig) -> None:
-        """Close the spare when nobody uses it any more."""
+    def give_back(self, config: ChildConfig, number: int) -> None:
+        """Free a number, and close the spare when nobody uses it any more."""
         key = msgspec.json.encode(config)
         with self._lock:
-            spare, num_users = self._spares.pop(key)
-            if num_users > 1:
-                self._spares[key] = (spare, num_users - 1)
+            spare, taken = self._spares[key]
+            taken.discard(number)
+            if taken:
                 return
+            del self._spares[key]
         spare.close()
 
 

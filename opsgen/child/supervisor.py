@@ -14,10 +14,20 @@ from types import TracebackType
 
 import msgspec
 
-from opsgen.child.deadline import START_STAGE, StageClock
+from opsgen.child.deadline import CHECK_STAGE, START_STAGE, StageClock
 from opsgen.child.endings import ending_of, num_oom_kills
 from opsgen.child.faults import MAX_DETAIL_CHARS, NUM_LOG_LINES
-from opsgen.child.frames import Failed, FrameError, Job, LeaseWait, Message, Ready, Result, Stage
+from opsgen.child.frames import (
+    Failed,
+    FrameError,
+    Job,
+    LeaseHold,
+    LeaseWait,
+    Message,
+    Ready,
+    Result,
+    Stage,
+)
 from opsgen.child.process import ChildConfig, Process, Unkillable
 from opsgen.child.spare import SPARES, Spare
 from opsgen.errors import reason_for
@@ -35,11 +45,19 @@ MAX_PROCESSES = 128
 Not `RLIMIT_NPROC`, which counts all of a user's threads and spares root.
 """
 
+_TASKLESS = {START_STAGE: "starting", CHECK_STAGE: "checking the device"}
 _MAX_RESTING_SHARE = 0.5  # Of the memory limit: more than that between jobs is a leak.
+_MAX_EARLY = 0.25  # Share of a child's life that it may be replaced early by.
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 def _never() -> bool:
     return False
+
+
+def spread(number: int) -> float:
+    """Return the share in [0, 1) of the child with a number; any first few lie far apart."""
+    return number * _GOLDEN % 1.0
 
 
 class _Ended(Exception):  # noqa: N818 - ends the watch, whatever the cause
@@ -57,14 +75,22 @@ class Child:
     The process starts with the first job, and serves until it has done
     `recycle_after` jobs, is too old or too fat, was spoiled, or died. Use it
     from one thread only, one that outlives it; `close` may come from any.
+
+    Children that share a spare are replaced in turn: each a little earlier than the limits
+    say, by a share of its own. They start together, and would otherwise all be replaced
+    together, most of them by processes that have yet to load everything.
     """
 
     def __init__(self, config: ChildConfig) -> None:
         self.config = config
-        self._spare: Spare | None = SPARES.borrow(config) if config.has_spare else None
+        self._spare: Spare | None = None
+        self._number = 0
+        if config.has_spare:
+            self._spare, self._number = SPARES.borrow(config)
         self._num_oom_kills = 0
         self.pid = 0
         self.spoiled = ""
+        self.hold_s = 0.0
         self.num_starts = 0
         self._process: Process | None = None
         self._num_jobs = 0
@@ -91,8 +117,9 @@ class Child:
     ) -> Evidence | Fault:
         """Run one job and return what came of it.
 
-        Afterwards `pid` names the process that ran it, 0 if none could be started, and
-        `spoiled` what an answered job left behind in it, empty if nothing.
+        Afterwards `pid` names the process that ran it, 0 if none could be started,
+        `spoiled` what an answered job left behind in it, empty if nothing, and `hold_s`
+        how many seconds it held the device, up to the kill if it was killed.
 
         Args:
             request: What to do; its tag names the job.
@@ -103,6 +130,7 @@ class Child:
         with self._busy:
             self.pid = 0
             self.spoiled = ""
+            self.hold_s = 0.0
             clock = StageClock(self.config.fleet.deadlines_s, START_STAGE, time.monotonic())
             try:
                 return self._attempt(request, clock, is_fresh, is_cancelled)
@@ -113,6 +141,8 @@ class Child:
                 detail = f"{type(error).__name__}: {error}"
                 fault = self._fault("infrastructure", detail, clock.stage)
                 return msgspec.structs.replace(fault, log="\n".join(lines))
+            finally:
+                self.hold_s = clock.hold_s(time.monotonic())
 
     def close(self) -> None:
         """Kill the process; a job in progress ends as `worker_lost`."""
@@ -121,7 +151,7 @@ class Child:
             self._drop()
             if self._spare is not None:
                 self._spare = None
-                SPARES.give_back(self.config)
+                SPARES.give_back(self.config, self._number)
 
     def _attempt(
         self,
@@ -148,7 +178,7 @@ class Child:
             self._drop()
         if self._spare is not None:
             self._spare.prepare(str(request.__struct_config__.tag))
-        return answer.evidence if isinstance(answer, Result) else _not_while_starting(answer.fault)
+        return answer.evidence if isinstance(answer, Result) else _not_outside_tasks(answer.fault)
 
     def _watch(
         self, process: Process, clock: StageClock, is_cancelled: Callable[[], bool]
@@ -211,12 +241,13 @@ class Child:
 
     def _must_replace(self, process: Process, is_fresh: bool) -> bool:
         fleet = self.config.fleet
+        early = _MAX_EARLY * spread(self._number)
         return (
             not process.is_quiet()
             or process.has_exited()
             or (is_fresh and self._num_jobs > 0)
-            or self._num_jobs >= fleet.recycle_after
-            or time.monotonic() - process.started_s > fleet.max_child_age_s
+            or self._num_jobs >= fleet.recycle_after - int(early * fleet.recycle_after)
+            or time.monotonic() - process.started_s > (1.0 - early) * fleet.max_child_age_s
             or process.look()[1] > _MAX_RESTING_SHARE * fleet.memory_limit_gib * 2**30
         )
 
@@ -228,7 +259,7 @@ class Child:
         except Unkillable as error:
             reason, detail = "infrastructure", f"{detail}; then {error}"
         detail = " ".join(detail.split())[:MAX_DETAIL_CHARS]
-        return _not_while_starting(Fault(reason=reason, stage=stage, detail=detail, log=log))
+        return _not_outside_tasks(Fault(reason=reason, stage=stage, detail=detail, log=log))
 
     def _drop(self) -> None:
         process, self._process = self._process, None
@@ -236,11 +267,12 @@ class Child:
             process.close()
 
 
-def _not_while_starting(fault: Fault) -> Fault:
-    """Hold the task harmless for a fault from before any of its code ran."""
-    if fault.stage != START_STAGE or reason_for(fault.reason).verdict != "rejected":
+def _not_outside_tasks(fault: Fault) -> Fault:
+    """Hold the task harmless for a fault from where none of its code runs."""
+    doing = _TASKLESS.get(fault.stage)
+    if doing is None or reason_for(fault.reason).verdict != "rejected":
         return fault
-    detail = f"{fault.reason} while starting: {fault.detail}"
+    detail = f"{fault.reason} while {doing}: {fault.detail}"
     return msgspec.structs.replace(fault, reason="infrastructure", detail=detail)
 
 
@@ -262,6 +294,8 @@ def _note(message: Message, clock: StageClock) -> Result | Failed | None:
             clock.enter(message.name, now_s)
         case LeaseWait():
             clock.set_waiting(message.is_waiting, now_s)
+        case LeaseHold():
+            clock.set_holding(message.is_held, now_s)
         case Result() | Failed():
             return message
         case _:

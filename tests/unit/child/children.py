@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -28,8 +29,15 @@ def config_in(folder: Path, *, has_spare: bool = False, **fleet: object) -> Chil
     )
 
 
-def run(child: Child, behaviour: str, *, is_fresh: bool = False) -> Evidence | Fault:
-    return child.run(NoopRequest(key="k", behaviour=behaviour), is_fresh=is_fresh)
+def run(
+    child: Child,
+    behaviour: str,
+    *,
+    is_fresh: bool = False,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Evidence | Fault:
+    request = NoopRequest(key="k", behaviour=behaviour)
+    return child.run(request, is_fresh=is_fresh, is_cancelled=is_cancelled)
 
 
 def answer(child: Child, behaviour: str = "return") -> NoopEvidence:

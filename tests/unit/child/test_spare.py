@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from children import alive_in, answer, config_in, fault, run
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsgen.child import Child, ChildConfig, spare
+from opsgen.child.supervisor import spread
 from opsgen.records import Fault
 
 
@@ -127,3 +132,52 @@ def test_a_crash_costs_less_than_a_start(
         taken_s = time.monotonic() - begin_s
     record_property("from a crash to the next answer, ms", f"{taken_s * 1e3:.1f}")
     assert taken_s < 1.0
+
+
+def _lives(children: list[Child], num_rounds: int) -> list[list[int]]:
+    """Give each child a job in turn; return how many jobs each of its processes did."""
+    pids: list[list[int]] = [[] for _ in children]
+    for _ in range(num_rounds):
+        for child, seen in zip(children, pids, strict=True):
+            seen.append(answer(child).pid)
+    return [[seen.count(pid) for pid in dict.fromkeys(seen)] for seen in pids]
+
+
+def test_children_that_share_one_are_replaced_in_turn(
+    config: ChildConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spare, "MIN_IDLE_CORES", 1e6)
+    fleet = msgspec.structs.replace(config.fleet, recycle_after=20)
+    children = [Child(msgspec.structs.replace(config, fleet=fleet)) for _ in range(3)]
+    try:
+        lives = _lives(children, 21)
+    finally:
+        for child in children:
+            child.close()
+    first = [each[0] for each in lives]
+    assert len(set(first)) == 3
+    assert max(first) == 20
+    assert min(first) >= 15
+
+
+@given(num_children=st.integers(2, 40))
+def test_shares_of_few_or_many_lie_apart(num_children: int) -> None:
+    shares = sorted(spread(number) for number in range(num_children))
+    assert shares[0] >= 0.0
+    assert shares[-1] < 1.0
+    gaps = [after - before for before, after in itertools.pairwise([*shares, 1.0 + shares[0]])]
+    assert min(gaps) > 0.3 / num_children
+    assert max(gaps) < 3.0 / num_children
+
+
+def test_a_number_is_nobody_elses_until_it_is_given_back(config: ChildConfig) -> None:
+    shared = [spare.SPARES.borrow(config) for _ in range(3)]
+    assert len({number for _, number in shared}) == 3
+    assert len({id(standby) for standby, _ in shared}) == 1
+    spare.SPARES.give_back(config, shared[1][1])
+    assert spare.SPARES.borrow(config) == shared[1]
+    for _, number in shared:
+        spare.SPARES.give_back(config, number)
+    again, number = spare.SPARES.borrow(config)
+    assert again is not shared[0][0]
+    spare.SPARES.give_back(config, number)
