@@ -19,7 +19,7 @@ import msgspec
 from dask.utils import key_split
 from distributed import Scheduler, Worker, WorkerPlugin, get_worker
 
-from opsgen.child import Child, ChildConfig, list_gpus, require_layers
+from opsgen.child import Child, ChildConfig, list_gpus, require_layers, share_of
 from opsgen.errors import MeasureError
 from opsgen.fleet.breaker import Breaker
 from opsgen.fleet.orders import Order, Reply, Settings, decode_order, encode
@@ -83,7 +83,8 @@ def _reply(order: Order) -> Reply:
     _BREAKER.note(order.place, outcome)
     times = (started_s, time.monotonic() - begin_s)
     attempt = attempt_of(order, outcome, slot.child.pid, times)
-    attempt = msgspec.structs.replace(attempt, spoiled=slot.child.spoiled)
+    child = slot.child
+    attempt = msgspec.structs.replace(attempt, spoiled=child.spoiled, hold_s=child.hold_s)
     return Reply(worker=worker, attempt=attempt)
 
 
@@ -174,15 +175,16 @@ def _slot(settings: Settings) -> _Slot:
 
 def _child_config(settings: Settings) -> ChildConfig:
     worker = get_worker()
-    device_id, num_devices = _device(settings.device, str(worker.name))
-    num_cores = len(os.sched_getaffinity(0))
+    device_id, gpu_ids = _device(settings.device, str(worker.name))
+    share = share_of(device_id, gpu_ids, settings.fleet.timing_cores)
     # One thread on a CPU whatever the number of children: timings must not depend on it.
-    is_gpu = settings.device != "cpu"
-    num_threads = max(1, num_cores // (worker.state.nthreads * num_devices)) if is_gpu else 1
+    num_threads = max(1, len(share.rest) // worker.state.nthreads)
     return ChildConfig(
         device=settings.device,
         device_id=device_id,
         num_threads=num_threads,
+        timing_cores=share.timing,
+        other_cores=share.rest,
         fleet=settings.fleet,
         has_spare=True,
         shown=settings.shown,
@@ -190,15 +192,15 @@ def _child_config(settings: Settings) -> ChildConfig:
     )
 
 
-def _device(device: str, worker_name: str) -> tuple[str, int]:
-    """Return the id of this worker's device and how many devices share the host's cores."""
+def _device(device: str, worker_name: str) -> tuple[str, list[str]]:
+    """Return the id of this worker's device, and those of the GPUs that share the host's cores."""
     if device == "cpu":
-        return "cpu", 1
-    gpus = list_gpus()
-    if not gpus:
+        return "cpu", []
+    gpu_ids = [gpu.uuid for gpu in list_gpus()]
+    if not gpu_ids:
         raise MeasureError("this worker sees no GPU")
     own = os.environ.get(DEVICE_VARIABLE)
     if own is not None:
-        return own, len(gpus)
+        return own, gpu_ids
     number = int(worker_name) if worker_name.isdecimal() else 0
-    return gpus[number % len(gpus)].uuid, len(gpus)
+    return gpu_ids[number % len(gpu_ids)], gpu_ids
