@@ -39,9 +39,7 @@ _MAX_WARM_CALLS = 20
 _NUM_REFERENCE_ROUNDS = 7
 _NUM_TRIES = 3
 _PAUSE_S = 0.1
-_MAX_WARM_S = (
-    0.25  # Of work without a pause: the clocks of a GPU that has idled follow in that time.
-)
+_MAX_WARM_S = 0.25  # of work without a pause, which the clocks of an idle GPU take to follow
 _MAX_QUIET_S = 2.0
 _QUIET_PAUSE_S = 0.02
 _FIRST_CAPTURE_CODE = 900

@@ -49,13 +49,19 @@ def test_on_a_cpu_they_are_tasks_like_any_other(name: str) -> None:
     ],
 )
 def test_their_kernels_compile_from_a_tasks_module(
-    name: str, kernel: str, signature: dict[str, str], instruction: str
+    name: str,
+    kernel: str,
+    signature: dict[str, str],
+    instruction: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Triton reads the source of a function by `inspect`; no GPU is needed to compile it."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     block = {"BLOCK": 128} if kernel == "scatter" else {}
     with task_module(FAULTY[name].code) as module:
         source = ASTSource(
@@ -97,9 +103,8 @@ def test_every_fault_on_the_device_among_good_tasks(tmp_path: Path) -> None:
 
 def _run(fleet: Fleet, journal: Journal) -> list[Attempt]:
     """Run everything, beside something that fills the card until one task has failed for it."""
-    total = torch.cuda.get_device_properties(0).total_memory
     assert BALLAST_SHARE + BESIDE_SHARE > 1.0
-    ballast = [torch.empty(int(BALLAST_SHARE * total), dtype=torch.uint8, device="cuda")]
+    ballast = [_fill(f"cuda:{number}") for number in range(torch.cuda.device_count())]
     attempts = []
     for attempt in fleet.run(_mixed(), journal):
         attempts.append(attempt)
@@ -108,6 +113,11 @@ def _run(fleet: Fleet, journal: Journal) -> list[Attempt]:
             ballast.clear()
             torch.cuda.empty_cache()
     return attempts
+
+
+def _fill(device: str) -> torch.Tensor:
+    size = int(BALLAST_SHARE * torch.cuda.get_device_properties(device).total_memory)
+    return torch.empty(size, dtype=torch.uint8, device=device)
 
 
 def _mixed() -> Iterable[tuple[str, Request]]:
