@@ -36,7 +36,7 @@ class Spare:
     """Keeps one process started, with the jobs loaded that were asked for.
 
     It starts when a job has been done, so the first ones are not slowed down,
-    and when cores idle. Linux ties a process to the thread that started it:
+    and when cores idle or a child is soon to be replaced. Linux ties a process to the thread that started it:
     that is a thread of this object, which ends after the last of its processes.
 
     Args:
@@ -49,6 +49,7 @@ class Spare:
         self._jobs: tuple[str, ...] = ()
         self._process: Process | None = None
         self._is_ready = False
+        self._is_wanted = False
         self._is_closed = False
         self._started: list[Process] = []
         self._thread: threading.Thread | None = None
@@ -76,11 +77,20 @@ class Spare:
                 self._thread.start()
             self._change.notify()
 
+    def hasten(self) -> None:
+        """Have it start whether cores idle or not; returns at once.
+
+        A child that is replaced without it would load the same, and be missed meanwhile.
+        """
+        with self._change:
+            self._is_wanted = True
+            self._change.notify()
+
     def take(self) -> Process | None:
         """Hand over the process that stands by, ready or still loading; None if none does."""
         with self._change:
             process, self._process = self._process, None
-            self._is_ready = False
+            self._is_ready = self._is_wanted = False
             self._change.notify()
         if process is not None and (process.has_exited() or process.is_hung_up):
             process.close()
@@ -103,7 +113,7 @@ class Spare:
             with self._change:
                 if self._is_closed:
                     break
-                if self._process is None and idle.read() >= MIN_IDLE_CORES:
+                if self._process is None and (self._is_wanted or idle.read() >= MIN_IDLE_CORES):
                     self._start()
                 elif self._process is not None and not self._look(self._process):
                     num_failures += 1

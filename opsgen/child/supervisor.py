@@ -48,6 +48,7 @@ Not `RLIMIT_NPROC`, which counts all of a user's threads and spares root.
 _TASKLESS = {START_STAGE: "starting", CHECK_STAGE: "checking the device"}
 _MAX_RESTING_SHARE = 0.5  # Of the memory limit: more than that between jobs is a leak.
 _MAX_EARLY = 0.25  # Share of a child's life that it may be replaced early by.
+_AHEAD_JOBS, _AHEAD_S = 3, 30.0  # What a process that loads everything needs, with some to spare.
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -178,6 +179,8 @@ class Child:
             self._drop()
         if self._spare is not None:
             self._spare.prepare(str(request.__struct_config__.tag))
+            if self._process is not None and self._is_over(_AHEAD_JOBS, _AHEAD_S):
+                self._spare.hasten()
         return answer.evidence if isinstance(answer, Result) else _not_outside_tasks(answer.fault)
 
     def _watch(
@@ -241,14 +244,24 @@ class Child:
 
     def _must_replace(self, process: Process, is_fresh: bool) -> bool:
         fleet = self.config.fleet
-        early = _MAX_EARLY * spread(self._number)
         return (
             not process.is_quiet()
             or process.has_exited()
             or (is_fresh and self._num_jobs > 0)
-            or self._num_jobs >= fleet.recycle_after - int(early * fleet.recycle_after)
-            or time.monotonic() - process.started_s > (1.0 - early) * fleet.max_child_age_s
+            or self._is_over()
             or process.look()[1] > _MAX_RESTING_SHARE * fleet.memory_limit_gib * 2**30
+        )
+
+    def _is_over(self, ahead_jobs: int = 0, ahead_s: float = 0.0) -> bool:
+        """Tell whether the process has done its share, or will have that much further on."""
+        assert self._process is not None
+        fleet = self.config.fleet
+        early = _MAX_EARLY * spread(self._number)
+        age_s = time.monotonic() - self._process.started_s + ahead_s
+        num_jobs = self._num_jobs + ahead_jobs
+        return (
+            num_jobs >= fleet.recycle_after - int(early * fleet.recycle_after)
+            or age_s > (1.0 - early) * fleet.max_child_age_s
         )
 
     def _fault(self, reason: str, detail: str, stage: str) -> Fault:

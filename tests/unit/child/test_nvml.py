@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -176,9 +177,17 @@ def test_without_nvml_there_is_no_answer(driver: _Driver, monkeypatch: pytest.Mo
 
 
 @pytest.mark.gpu
-def test_a_real_gpu_has_a_state_and_knows_who_is_on_it() -> None:
+def test_a_real_gpu_has_a_state_and_knows_who_is_on_it(
+    record_property: Callable[[str, object], None],
+) -> None:
     gpu = list_gpus()[0]
     state = read_state(gpu.uuid)
+    for ask in (read_state, list_pids):
+        begin_s = time.perf_counter()
+        for _ in range(20):
+            ask(gpu.uuid)
+        call_ms = (time.perf_counter() - begin_s) / 20 * 1e3
+        record_property(f"{ask.__name__}, ms", f"{call_ms:.3f}")
     assert state is not None
     assert state.sm_mhz is not None
     assert state.sm_mhz > 0

@@ -134,6 +134,21 @@ def test_a_crash_costs_less_than_a_start(
     assert taken_s < 1.0
 
 
+def test_one_stands_by_before_it_is_needed_though_all_cores_work(
+    config: ChildConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spare, "MIN_IDLE_CORES", 1e6)
+    fleet = msgspec.structs.replace(config.fleet, recycle_after=5)
+    with Child(msgspec.structs.replace(config, fleet=fleet)) as child:
+        first = answer(child).pid
+        assert child._spare is not None
+        assert not child._spare._is_wanted
+        answer(child)
+        pid = _spare_of(child)
+        assert pid
+        assert [answer(child).pid for _ in range(4)] == [first, first, first, pid]
+
+
 def _lives(children: list[Child], num_rounds: int) -> list[list[int]]:
     """Give each child a job in turn; return how many jobs each of its processes did."""
     pids: list[list[int]] = [[] for _ in children]
