@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -12,12 +12,20 @@ from rich.table import Table
 from rich.text import Text
 
 from opsgen.admit import Case, Change, Funnel
-from opsgen.child import Layer
 from opsgen.ops import Op
-from opsgen.records import Environment, MeasureEvidence, PlanLine, Record, Status, Verdict
+from opsgen.records import (
+    DeviceState,
+    MeasureEvidence,
+    PlanLine,
+    Record,
+    Status,
+    Timing,
+    Verdict,
+)
 from opsgen.sampler import Composite, draw_text
 
 _STYLES = {Status.ADMITTED: "green", Status.REJECTED: "red", Status.DEFERRED: "yellow"}
+_MAX_PICKS = 3
 
 
 def funnel_table(funnel: Funnel, lines: Sequence[PlanLine] = ()) -> Table:
@@ -76,23 +84,60 @@ def certificate(case: Case, verdict: Verdict) -> RenderableType:
 
 
 def _measured(evidence: MeasureEvidence) -> list[str]:
-    lines = [
-        f"{timing.mode:<8} {timing.median_ms:9.4f} ms   quartiles {timing.q25_ms:.4f} to "
-        f"{timing.q75_ms:.4f}, {len(timing.samples_ms)} samples"
-        for timing in evidence.timings
-    ]
-    by_mode = {timing.mode: timing.median_ms for timing in evidence.timings}
-    if {"eager", "compile"} <= by_mode.keys():
-        advisory = "; host clock: advisory" if evidence.is_advisory else ""
-        speedup = by_mode["eager"] / by_mode["compile"]
-        lines.append(f"compile is {speedup:.2f} x as fast as eager{advisory}")
+    width = max([8, *(len(timing.mode) for timing in evidence.timings)])
+    lines = [_timed(timing, width) for timing in evidence.timings]
+    lines += _speedups(evidence)
     if evidence.answers:
         nearest = min(evidence.answers, key=lambda answer: answer.margin)
         lines.append(f"nearest lazy answer: {nearest.name} at {nearest.margin:.3g} x the tolerance")
     if evidence.tolerances:
         values = ", ".join(f"{tolerance.value:.2e}" for tolerance in evidence.tolerances)
         lines.append(f"tolerance {values} of an element's scale")
+    if evidence.picks:
+        more = len(evidence.picks) - _MAX_PICKS
+        lines += [f"autotuning picked {pick}" for pick in evidence.picks[:_MAX_PICKS]]
+        lines += [f"autotuning picked {more} more"] if more > 0 else []
+    if evidence.precision:
+        lines.append(f"float32 in {_listed(evidence.precision)}")
+    if evidence.state is not None:
+        lines.append(f"device right after timing: {_described(evidence.state)}")
     return lines
+
+
+def _timed(timing: Timing, width: int) -> str:
+    samples = f"{len(timing.samples_ms)} samples"
+    if timing.num_overtaken:
+        samples += f", {timing.num_overtaken} of them perhaps with gaps between launches"
+    return (
+        f"{timing.mode:<{width}} {timing.median_ms:9.4f} ms   quartiles {timing.q25_ms:.4f} to "
+        f"{timing.q75_ms:.4f}, {samples}"
+    )
+
+
+def _speedups(evidence: MeasureEvidence) -> list[str]:
+    by_mode = {timing.mode: timing.median_ms for timing in evidence.timings}
+    if not {"eager", "compile"} <= by_mode.keys():
+        return []
+    eager_ms, compile_ms = by_mode["eager"], by_mode["compile"]
+    others = [mode for mode in by_mode if mode not in ("eager", "compile")]
+    more = "".join(f", {mode} {eager_ms / by_mode[mode]:.2f} x" for mode in others)
+    advisory = "; host clock: advisory" if evidence.is_advisory else ""
+    return [f"compile is {eager_ms / compile_ms:.2f} x as fast as eager{more}{advisory}"]
+
+
+def _described(state: DeviceState) -> str:
+    parts = [
+        f"{name} {value:g} {unit}".strip()
+        for name, value, unit in (
+            ("multiprocessors at", state.sm_mhz, "MHz"),
+            ("memory at", state.memory_mhz, "MHz"),
+            ("", state.temperature_c, "C"),
+            ("", state.power_w, "W"),
+        )
+        if value is not None
+    ]
+    throttled = f"slowed down by {', '.join(state.throttle)}" if state.throttle else "not throttled"
+    return ", ".join([*parts, throttled])
 
 
 def changes_text(changes: Iterable[Change]) -> Text:
@@ -195,41 +240,8 @@ def counts_table(counts: CatalogueCounts) -> Table:
     return table
 
 
-def _listed(counts: dict[str, int]) -> str:
+def _listed(counts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def environment_table(environment: Environment) -> Table:
-    """Return what a machine is and what it lacks."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("device", f"{environment.device}: {environment.device_name}")
-    for name in ("driver", "cuda", "torch", "triton", "python", "compiler", "num_cores"):
-        value = getattr(environment, name)
-        table.add_row(name.removeprefix("num_"), "none" if value is None else str(value))
-    for problem in environment.problems:
-        table.add_row(Text("lacking", "red"), Text(problem, "red"))
-    if not environment.problems:
-        table.add_row(Text("ready", "green"), f"can measure on {environment.device}")
-    return table
-
-
-def layers_table(layers: Sequence[Layer]) -> Table:
-    """Return what keeps foreign code in on this machine, and what a missing layer means."""
-    table = Table(title="Sandbox for foreign code", title_justify="left", box=None, pad_edge=False)
-    for heading in ("layer", "holds", ""):
-        table.add_column(heading)
-    for layer in layers:
-        if layer.holds:
-            state = Text("yes", "green")
-        else:
-            state = Text("no, required" if layer.is_required else "no", "red")
-        why = f" ({layer.obstacle})" if layer.obstacle else ""
-        table.add_row(layer.name, state, f"{layer.meaning}{why}")
-    missing = [layer.name for layer in layers if layer.is_required and not layer.holds]
-    if missing:
-        verdict = f"Foreign code is refused for want of: {', '.join(missing)}."
-        table.add_row("", Text("refused", "red"), f"{verdict} --allow-unsandboxed runs it anyway.")
-    return table
 
 
 def console() -> Console:

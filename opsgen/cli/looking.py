@@ -16,10 +16,9 @@ from opsgen.cli.display import (
     composites_table,
     console,
     counts_table,
-    environment_table,
-    layers_table,
     ops_table,
 )
+from opsgen.cli.machine_tables import environment_table, gpu_shares, gpus_table, layers_table
 from opsgen.cli.options import DEFAULT_RUNS, AsJson, OpsFile, Runs
 from opsgen.errors import MeasureError, UsageError
 from opsgen.fleet import Fleet
@@ -170,7 +169,8 @@ def catalogue_counts(ops: dict[str, Op], *, is_whole: bool) -> CatalogueCounts:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine can do, and how well it can shut foreign code in."""
+    """Say what this machine can do, which GPUs it has, and how well it shuts foreign code in."""
+    gpus = gpu_shares()
     found: list[Environment] = []
     problems: list[str] = []
     for device in ("cpu", "cuda"):
@@ -187,12 +187,15 @@ def doctor(as_json: AsJson = False) -> None:
     except MeasureError as error:
         problems.append(str(error))
     if as_json:
-        told = {"devices": found, "sandbox": layers, "problems": problems}
+        told = {"devices": found, "gpus": gpus, "sandbox": layers, "problems": problems}
         print(encode_line(told).decode())
         return
     out = console()
     for environment in found:
         out.print(environment_table(environment))
+        out.print()
+    if gpus:
+        out.print(gpus_table(gpus))
         out.print()
     if layers:
         out.print(layers_table(layers))

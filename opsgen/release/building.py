@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from opsgen.admit import Case
 from opsgen.recipe import Recipe
 from opsgen.records import (
+    DeviceState,
     Environment,
     MeasureEvidence,
     Record,
@@ -127,8 +128,10 @@ def _measurement_rows(
     task_id: str, measure: MeasureEvidence, environment: Environment
 ) -> list[MeasurementRow]:
     rows = []
+    state = measure.state or DeviceState()
     for timing in measure.timings:
-        is_compiled = timing.mode != "eager"
+        # Of the further compiled modes it is not recorded.
+        is_compiled = timing.mode == "compile"
         rows.append(
             MeasurementRow(
                 task_id=task_id,
@@ -141,12 +144,19 @@ def _measurement_rows(
                 ci_high_ms=timing.ci_ms[1],
                 num_samples=len(timing.samples_ms),
                 num_warmup=timing.num_warmup,
+                num_overtaken=timing.num_overtaken,
                 samples_ms=timing.samples_ms,
                 is_advisory=measure.is_advisory,
                 launch_floor_ms=measure.launch_floor_ms,
                 compile_s=measure.compile_s if is_compiled else None,
                 num_generated_kernels=measure.num_generated_kernels if is_compiled else None,
+                picks=measure.picks if is_compiled else (),
                 peak_bytes=measure.peak_bytes,
+                precision=encode_line(measure.precision).decode(),
+                sm_mhz=state.sm_mhz,
+                memory_mhz=state.memory_mhz,
+                temperature_c=state.temperature_c,
+                throttle=state.throttle,
                 device=environment.device,
                 device_name=environment.device_name,
                 driver=environment.driver,

@@ -89,7 +89,8 @@ class MeasurementRow(Record, frozen=True, kw_only=True):
     environment_id: str
     """Machine and software, described by the last columns."""
     mode: str
-    """`eager` or `compile` (`torch.compile`, default mode)."""
+    """`eager`, `compile` (`torch.compile`, default mode), `compile_max_autotune` (without CUDA
+    graphs), or `eager_high` and `compile_high` (float32 products in TF32)."""
     median_ms: float
     """Median of the samples, milliseconds."""
     q25_ms: float
@@ -104,6 +105,8 @@ class MeasurementRow(Record, frozen=True, kw_only=True):
     """Timed calls."""
     num_warmup: int
     """Untimed calls before them."""
+    num_overtaken: int
+    """Samples that the device may have begun before all of the call was queued."""
     samples_ms: tuple[float, ...]
     """Every timed call in order, milliseconds."""
     is_advisory: bool
@@ -111,11 +114,25 @@ class MeasurementRow(Record, frozen=True, kw_only=True):
     launch_floor_ms: float | None
     """Median of an empty call through the same clock, milliseconds."""
     compile_s: float | None
-    """Seconds of compilation; null for `eager`."""
+    """Seconds of compilation; null but for `compile`."""
     num_generated_kernels: int | None
-    """Kernels that Inductor generated, library calls left out; null for `eager`."""
+    """Kernels that Inductor generated, library calls left out; null but for `compile`."""
+    picks: tuple[str, ...]
+    """What autotuning chose for each kernel that had a choice: block sizes, warps, stages; empty
+    but for `compile`."""
     peak_bytes: int | None
     """Peak device memory of an eager call; null on a CPU."""
+    precision: str
+    """JSON object: how float32 is computed outside the `high` modes, `ieee` or `tf32` by kind of
+    op; empty on a CPU."""
+    sm_mhz: int | None
+    """Clock of the multiprocessors right after timing; null where it is not known."""
+    memory_mhz: int | None
+    """Clock of the memory; null where it is not known."""
+    temperature_c: int | None
+    """Temperature of the chip, degrees Celsius; null where it is not known."""
+    throttle: tuple[str, ...]
+    """Reasons for which clocks were lowered."""
     device: str
     """`cpu` or `cuda`."""
     device_name: str

@@ -37,9 +37,9 @@ class Agreement(Record, frozen=True, kw_only=True):
     num_tasks: int
     """Tasks that were timed twice."""
     modes: dict[str, ModeAgreement]
-    """By mode; compiled modes of the tasks for which autotuning chose the same both times."""
+    """By mode; `compile` of the tasks for which autotuning chose the same both times."""
     other_picks: dict[str, ModeAgreement]
-    """Compiled modes of the tasks for which it did not."""
+    """`compile` of the tasks for which it did not."""
 
     @property
     def complaint(self) -> str | None:
@@ -66,7 +66,8 @@ def compare_timings(pairs: Iterable[Pair]) -> Agreement:
         for timing in first.timings:
             if timing.mode not in again or not timing.median_ms > 0.0:
                 continue
-            is_picked = timing.mode.startswith("compile") and first.picks != second.picks
+            # Picks are those of this mode alone.
+            is_picked = timing.mode == "compile" and first.picks != second.picks
             differences = (other if is_picked else same).setdefault(timing.mode, [])
             differences.append(again[timing.mode] / timing.median_ms - 1.0)
     return Agreement(

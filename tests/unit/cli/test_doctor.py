@@ -1,4 +1,4 @@
-"""What `opsgen doctor` says of the sandbox."""
+"""What `opsgen doctor` says of the sandbox and of GPUs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from opsgen.child import Layer
+from opsgen.child import Gpu, Layer, list_gpus
 from opsgen.child.layers import NAMES, layer_of
 from opsgen.cli.app import app
-from opsgen.cli.display import layers_table
+from opsgen.cli.machine_tables import GpuShare, gpu_shares, gpus_table, layers_table
+from opsgen.recipe import FleetConfig
 
 
 def shown(layers: list[Layer]) -> str:
@@ -40,6 +41,37 @@ def test_nothing_is_refused_where_all_layers_hold() -> None:
     assert text.count("yes") == len(NAMES)
 
 
+def test_gpus_are_told_with_the_cores_that_each_would_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [Gpu(uuid=f"GPU-{n}", name=f"Model {n}", driver="570.1") for n in range(2)]
+    monkeypatch.setattr("opsgen.cli.machine_tables.list_gpus", lambda: gpus)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    shares = gpu_shares()
+    assert [share.uuid for share in shares] == ["GPU-0", "GPU-1"]
+    cores = [core for s in shares for core in (*s.timing_cores, *s.other_cores)]
+    assert sorted(cores) == list(range(16))
+    assert [len(s.timing_cores) for s in shares] == [FleetConfig().timing_cores] * 2
+    apart = [
+        GpuShare(
+            uuid="GPU-0", name="Model", driver="570.1", timing_cores=(4, 1), other_cores=(2, 8, 9)
+        ),
+        GpuShare(uuid="GPU-1", name="Model", driver="570.1", timing_cores=(), other_cores=(0,)),
+    ]
+    console = Console(width=200, record=True, force_terminal=False)
+    with console.capture() as capture:
+        console.print(gpus_table(apart))
+    first, second = capture.get().splitlines()[-2:]
+    assert first.split()[:1] == ["GPU-0"]
+    assert "570.1" in first
+    assert "1, 4" in first
+    assert "2, 8-9" in first
+    assert second.split()[-2:] == ["none", "0"]
+
+
+def test_a_machine_without_gpus_shows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opsgen.cli.machine_tables.list_gpus", list)
+    assert gpu_shares() == []
+
+
 @pytest.mark.check
 def test_the_layers_of_this_machine_stand_in_the_answer() -> None:
     done = CliRunner().invoke(app, ["doctor", "--json"])
@@ -47,3 +79,4 @@ def test_the_layers_of_this_machine_stand_in_the_answer() -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert [layer["name"] for layer in told["sandbox"]] == list(NAMES)
     assert [device["device"] for device in told["devices"]][:1] == ["cpu"]
+    assert [gpu["uuid"] for gpu in told["gpus"]] == [gpu.uuid for gpu in list_gpus()]

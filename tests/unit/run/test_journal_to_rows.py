@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from opsgen.fleet import Journal
 from opsgen.recipe import Recipe
 from opsgen.records import (
     Attempt,
+    DeviceState,
     Environment,
     Graph,
     Status,
@@ -25,7 +27,7 @@ from opsgen.records import (
 )
 from opsgen.release import CONFIGS, TaskRow, build_rows, read_rows, write_rows
 from opsgen.run import join_cases, measure_key
-from opsgen.testing import environments, plans
+from opsgen.testing import environments, plans, sound_cases
 
 
 def attempts_of(case: Case, environment: Environment) -> list[Attempt]:
@@ -75,6 +77,37 @@ def test_the_whole_chain_is_the_identity(plan: list[Case], environment: Environm
             ]
         for row in read_rows(Path(folder) / "tasks.parquet", TaskRow):
             assert_tells_all(row, by_id[row.task_id].task)
+
+
+@given(sound_cases(), environments())
+def test_what_a_gpu_tells_stands_in_its_rows(case: Case, environment: Environment) -> None:
+    assert case.measure is not None
+    eager, compiled = case.measure.timings
+    high = msgspec.structs.replace(eager, mode="eager_high", num_overtaken=2)
+    measure = msgspec.structs.replace(
+        case.measure,
+        timings=(eager, compiled, high),
+        picks=("triton_red_fused_0 XBLOCK=8 num_warps=4",),
+        precision={"matmul": "ieee", "conv": "tf32"},
+        state=DeviceState(sm_mhz=1980, temperature_c=54, throttle=("sw_power_cap",)),
+    )
+    case = msgspec.structs.replace(case, measure=measure)
+    recipe = Recipe(name="rows", seed=3)
+    verdicts = admit_all([case], recipe)
+    chosen = frozenset({case.task.task_id})
+    known = {measure.environment_id: environment}
+    by_mode = {
+        row.mode: row for row in build_rows([case], verdicts, chosen, recipe, known).measurements
+    }
+    assert by_mode.keys() == {"eager", "compile", "eager_high"}
+    for mode, row in by_mode.items():
+        # What is known of the default compile says nothing of the other modes.
+        assert (row.compile_s is not None) == (mode == "compile")
+        assert row.picks == (measure.picks if mode == "compile" else ())
+        assert row.num_overtaken == (2 if mode == "eager_high" else 0)
+        assert json.loads(row.precision) == measure.precision
+        assert (row.sm_mhz, row.memory_mhz, row.temperature_c) == (1980, None, 54)
+        assert row.throttle == ("sw_power_cap",)
 
 
 def assert_tells_all(row: TaskRow, task: Task) -> None:
