@@ -85,9 +85,13 @@ def reason_of(error: BaseException) -> str:
     Checks that turn a task's exceptions into evidence ask this first and let
     whatever is not `raised` travel. Causes count: compilers wrap what they catch.
     An error that only says that the device's context is broken counts for nothing:
-    the device is asked, where this process uses one.
+    the device is asked, where this process uses one. What was the machine's fault stays
+    so, whatever goes wrong in its wake: a sick device breaks contexts too.
     """
-    for link in _chain(error):
+    links = list(_chain(error))
+    if any(isinstance(link, MeasureError) for link in links):
+        return "infrastructure"
+    for link in links:
         reason = appearance_of(link)
         if reason == "cuda_sticky" and context_works():
             continue
@@ -97,9 +101,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def appearance_of(error: BaseException) -> str:
-    """Return the reason that one error, its causes aside, claims to be; nothing is asked."""
-    if isinstance(error, MeasureError):
-        return "infrastructure"
+    """Return the reason that an error of a task's, its causes aside, claims to be."""
     if isinstance(error, MemoryError):
         return "host_oom"
     code = code_of(error)

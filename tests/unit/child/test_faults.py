@@ -135,6 +135,9 @@ def test_a_broken_context_is_charged_to_the_task_that_ends_with_it(
 
 def test_a_fault_of_the_machine_is_no_tasks_doing(answer: SimpleNamespace) -> None:
     answer.works = False
+    in_its_wake = AcceleratorError(700)
+    in_its_wake.__context__ = MeasureError("the card is sick")
+    assert fault_of(in_its_wake, "eager").reason == "infrastructure"
     assert fault_of(MeasureError("the card is sick"), "eager").reason == "infrastructure"
     assert fault_of(MemoryError(), "eager").reason == "host_oom"
 
