@@ -48,6 +48,8 @@ def test_a_kill_by_the_kernel_is_told_from_the_tasks_own(
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=0))
     counts = iter([0, 0, 0, 1])
     monkeypatch.setattr(supervisor, "num_oom_kills", lambda: next(counts))
+    # A child that starts slowly would be seen to be over its limit before it kills itself.
+    monkeypatch.setattr(supervisor, "WATCH_S", 60.0)
     with Child(config_in(tmp_path, memory_limit_gib=0.01)) as child:
         assert fault(child, "sigkill").reason == "host_oom"
     with Child(config_in(tmp_path, memory_limit_gib=64.0)) as child:

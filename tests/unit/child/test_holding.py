@@ -21,9 +21,10 @@ def _child(tmp_path: Path) -> Iterator[Child]:
 
 
 def test_a_hold_that_ends_is_counted_whole_and_for_its_job_alone(child: Child) -> None:
-    metrics = answer(child, "lease:0.3").metrics
-    assert child.hold_s == pytest.approx(metrics["end_s"] - metrics["begin_s"], abs=0.2)
-    assert child.hold_s >= 0.25
+    answer(child)
+    begin_s = time.monotonic()
+    answer(child, "lease:0.3")
+    assert 0.25 < child.hold_s < time.monotonic() - begin_s
     answer(child, "sleep:0.3")
     assert child.hold_s == 0.0
 
@@ -32,7 +33,7 @@ def test_a_job_killed_in_its_hold_had_the_device_to_its_end(child: Child) -> Non
     answer(child)
     begin_s = time.monotonic()
     assert fault(child, "lease:60").reason == "timeout:noop"
-    assert 0.8 * STAGE_S < child.hold_s <= time.monotonic() - begin_s
+    assert 0.5 * STAGE_S < child.hold_s <= time.monotonic() - begin_s
 
 
 def test_a_job_that_is_cancelled_in_its_hold_is_counted(child: Child) -> None:
@@ -47,14 +48,17 @@ def test_a_job_that_is_cancelled_in_its_hold_is_counted(child: Child) -> None:
 
 def test_waiting_for_the_device_is_no_holding(child: Child, tmp_path: Path) -> None:
     answer(child)
-    done = threading.Event()
+    waits_s: list[float] = []
+    begin_s = time.monotonic()
     with DeviceLease("cpu", tmp_path / "lease").hold():
-        thread = threading.Thread(target=lambda: (answer(child, "lease"), done.set()))
+        thread = threading.Thread(
+            target=lambda: waits_s.append(answer(child, "lease").metrics["wait_s"])
+        )
         thread.start()
-        assert not done.wait(0.5)
+        time.sleep(0.5)
     thread.join()
-    assert done.is_set()
-    assert 0.0 < child.hold_s < 0.5
+    assert waits_s[0] > 0.2
+    assert 0.0 < child.hold_s < time.monotonic() - begin_s - waits_s[0]
 
 
 def test_time_that_a_check_takes_is_held(child: Child) -> None:
