@@ -92,7 +92,7 @@ def set_aside(share: Sequence[int], num_timing: int) -> CoreShare:
 
 
 class Placement:
-    """Where this process runs: on the rest, and while it holds the device on the timing cores.
+    """Where this process runs: on the rest, and on the timing cores while it holds the device.
 
     Only the thread that takes the device moves, and with it threads that were born in
     an earlier hold, since device work starts them (a backward pass launches from a

@@ -297,6 +297,7 @@ class DeviceLease:
                 holder._on_hold(False)
 
     def _acquire(self) -> None:
+        self.prepare()  # What cannot be opened must not be missed with the device in hand.
         if self._flock.try_lock():
             return
         begin_s = time.monotonic()

@@ -53,16 +53,17 @@ def main(arguments: list[str]) -> None:
     _tie_to(int(parent))
     channel = Channel(end)
 
+    def on_wait(is_waiting: bool) -> None:
+        channel.send(LeaseWait(is_waiting=is_waiting))
+        if is_waiting:
+            # One that sleeps is in nobody's way, and wakes up where no compile is.
+            placement.set_holding(True)
+
     def on_hold(is_held: bool) -> None:
         placement.set_holding(is_held)
         channel.send(LeaseHold(is_held=is_held))
 
-    lease = DeviceLease(
-        device_id,
-        Path(lease_dir),
-        lambda is_waiting: channel.send(LeaseWait(is_waiting=is_waiting)),
-        on_hold,
-    )
+    lease = DeviceLease(device_id, Path(lease_dir), on_wait, on_hold)
     lease.prepare()
     refusal = _shut_in(Path(work), device, int(parent)) if work else None
     if refusal is None:

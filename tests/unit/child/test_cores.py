@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from children import answer, config_in
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsgen.child import Child, CoreShare, cores, describe_layers, share_of
+from opsgen.child import Child, CoreShare, DeviceLease, cores, describe_layers, share_of
 from opsgen.child.cores import MIN_SHARE, Placement, divide_cores, set_aside
 
 _CORES = st.lists(st.integers(0, 300), unique=True, max_size=64)
@@ -180,6 +181,24 @@ def test_a_child_moves_only_to_hold_the_device(
             assert masks == [1 << two[1], 1 << two[0], 1 << two[1]]
             assert not child.spoiled
         assert child.num_starts == 1
+
+
+def test_a_child_waits_where_it_will_hold(tmp_path: Path, two: tuple[int, int]) -> None:
+    config = config_in(tmp_path)
+    config = msgspec.structs.replace(config, timing_cores=two[:1], other_cores=two[1:])
+    with Child(config) as child:
+        pid = answer(child).pid
+        assert os.sched_getaffinity(pid) == {two[1]}
+        with DeviceLease("cpu", tmp_path / "lease").hold():
+            thread = threading.Thread(target=answer, args=(child, "lease"))
+            thread.start()
+            give_up_s = time.monotonic() + 10.0
+            while os.sched_getaffinity(pid) != {two[0]} and time.monotonic() < give_up_s:
+                time.sleep(0.01)
+            waits_on = os.sched_getaffinity(pid)
+        thread.join()
+        assert waits_on == {two[0]}
+        assert os.sched_getaffinity(pid) == {two[1]}
 
 
 def test_without_a_share_a_child_stays_where_it_was(tmp_path: Path) -> None:

@@ -180,6 +180,16 @@ class _Clock:
         self.now_s += seconds
 
 
+def test_a_logbook_that_cannot_be_opened_leaves_the_device_free(tmp_path: Path) -> None:
+    (tmp_path / "gpu.logbook").symlink_to(tmp_path / "elsewhere")
+    device = _lease(tmp_path)
+    with pytest.raises(OSError, match="logbook"), device.hold():
+        pytest.fail("the device was used")
+    assert not device.is_held
+    (tmp_path / "gpu.logbook").unlink()
+    _hold(_lease(tmp_path))
+
+
 def test_checks_are_charged_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
     monkeypatch.setattr(lease, "time", clock)
