@@ -5,13 +5,15 @@
 anything, `autotuning` watches what the first compiled call tries out, `modes`
 are the baselines there are. `clock` times calls and refuses to without the
 lease (`stopwatch` reads one), `interval` holds the statistics of its adaptive
-stop, `memory` gives storage back between holds. CPU and CUDA go through the
+stop, `memory` gives storage back between holds. `canary` tells whether the device
+is right, and as fast as when it was first asked. CPU and CUDA go through the
 same calls, so that what a laptop tests is what a GPU host runs. Importing
 this room loads torch but not Inductor, which the first compile brings in.
 Refused here: task semantics, comparisons, and anything that decides.
 """
 
 from opsgen.device.autotuning import Autotuning, lend_lease, watched_autotuning
+from opsgen.device.canary import guard_device
 from opsgen.device.clock import MIN_SAMPLES, Clock
 from opsgen.device.compiling import CompileFacts, GatedCompile, compiler_faults, reset_compiler
 from opsgen.device.environment import environment_id, find_cpp_compiler, read_environment
@@ -32,6 +34,7 @@ __all__ = [
     "environment_id",
     "find_cpp_compiler",
     "free_storage",
+    "guard_device",
     "lend_lease",
     "matmul_precision",
     "median_interval",

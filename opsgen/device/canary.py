@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from opsgen.child.faults import OOM_CODE, appearance_of, code_of
+from opsgen.child.lease import DeviceLease
+from opsgen.child.nvml import read_state
 from opsgen.device.stopwatch import CudaStopwatch, HostStopwatch, Stopwatch, Trial
 from opsgen.errors import MeasureError
 
@@ -121,6 +123,16 @@ def make_verifier(device: str, logbook: Logbook) -> Callable[[bool], None]:
     """
     is_timed = torch.device(device).type != "cpu"
     return Verifier(functools.partial(run_canary, device), logbook, is_timed=is_timed)
+
+
+def guard_device(device: str, lease: DeviceLease) -> None:
+    """Have a GPU checked by its canary in holds of this process, where a check is due.
+
+    On a CPU nobody checks: no fault of a task outlives its process there.
+    """
+    if torch.device(device).type == "cuda" and lease.verifier is None:
+        read_state(lease.device_id)  # The first question takes long: not while the device is held.
+        lease.verifier = make_verifier(device, lease.logbook)
 
 
 @dataclass

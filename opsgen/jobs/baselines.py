@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opsgen.child import nvml
+from opsgen.child.nvml import read_state
 from opsgen.device import (
     Clock,
     CompileFacts,
@@ -89,9 +89,7 @@ class Baselines:
         on.seen["launch_floor_ms"] = clock.measure_launch_floor()
         if on.is_cuda:
             on.seen["precision"] = read_precision()
-            on.seen["state"] = getattr(nvml, "read_state", lambda _: None)(
-                on.context.lease.device_id
-            )
+            on.seen["state"] = read_state(on.context.lease.device_id)
         on.charge("floor")
 
     def _call_of(self, mode: Mode) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import types
 import torch
 
 from opsgen.child.context import JobContext
-from opsgen.device import Clock, PeakMemory, free_storage, settle
+from opsgen.device import Clock, PeakMemory, free_storage, guard_device, settle
 from opsgen.records import CalibrateEvidence, CalibrateRequest
 from opsgen.verify import (
     Reference,
@@ -26,6 +26,7 @@ from opsgen.verify import (
 def run(request: CalibrateRequest, context: JobContext) -> CalibrateEvidence:
     """Return the eager time and the peak memory of the request's code."""
     context.stage("build")
+    guard_device(request.device, context.lease)
     try:
         with task_module(request.code) as module:
             return _time(request, context, module)

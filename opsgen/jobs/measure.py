@@ -18,6 +18,7 @@ from opsgen.child.context import JobContext
 from opsgen.device import (
     environment_id,
     free_storage,
+    guard_device,
     mode_named,
     preload,
     read_environment,
@@ -48,6 +49,7 @@ def run(request: MeasureRequest, context: JobContext) -> MeasureEvidence:
         ValueError: The request names a mode that does not exist.
     """
     environment = _ready_environment(request)
+    guard_device(request.device, context.lease)
     context.lease.reset_counters()
     seen: dict[str, Any] = {
         "environment_id": environment_id(environment),
