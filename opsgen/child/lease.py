@@ -5,26 +5,25 @@ process that holds it, however that process ends, and hands it to a waiter
 within milliseconds; lock services with time-outs can be over-booked instead.
 The file must lie on a local disk that everyone on the device shares.
 
-Every so many holds, and after a holder that died in its hold, the next holder that
-can do so checks the device before it uses it. That asks for nobody to look after the
-device, and is paid for by holds, not by the clock.
+Every so many holds, and after a holder that died in its hold, whoever takes the
+device next and has a verifier checks it first. Nobody else need watch over it, and
+a device that nobody uses is not disturbed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import os
 import re
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from opsgen.child.flock import flock_of
 from opsgen.child.logbook import Logbook, Page, birth_of
 from opsgen.child.nvml import list_pids
 from opsgen.errors import MeasureError
@@ -56,58 +55,6 @@ def default_directory() -> Path:
     if status.st_uid != os.getuid() or not is_private:
         raise MeasureError(f"{path} must be a folder that only user {os.getuid()} can write to")
     return path
-
-
-class _Flock:
-    """The process-wide state of one lease file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.mutex = threading.Lock()
-        self.depth = 0
-        self.holder: DeviceLease | None = None
-        self._descriptor: int | None = None
-        self._logbook: Logbook | None = None
-        # A forked process that does not exec would share the open file and keep
-        # the lock alive; closing its copy does not unlock ours.
-        os.register_at_fork(after_in_child=self._forget)
-
-    def try_lock(self) -> bool:
-        try:
-            fcntl.flock(self.open(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def lock(self) -> None:
-        fcntl.flock(self.open(), fcntl.LOCK_EX)
-
-    def unlock(self) -> None:
-        fcntl.flock(self.open(), fcntl.LOCK_UN)
-
-    def open(self) -> int:
-        if self._descriptor is None:
-            # Not for writing: a task has this descriptor too.
-            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._descriptor = os.open(self.path, flags, 0o600)
-        return self._descriptor
-
-    def logbook(self) -> Logbook:
-        if self._logbook is None:
-            self._logbook = Logbook(self.path.with_suffix(".logbook"))
-        return self._logbook
-
-    def _forget(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor = None
-        self.depth = 0
-        self.holder = None
-        self.mutex = threading.Lock()
-
-
-_FLOCKS: dict[Path, _Flock] = {}
-_FLOCKS_MUTEX = threading.Lock()
 
 
 class DeviceLease:
@@ -149,10 +96,7 @@ class DeviceLease:
         self.path = ((directory or default_directory()) / name).resolve()
         self._on_wait = on_wait
         self._on_hold = on_hold
-        with _FLOCKS_MUTEX:
-            if self.path not in _FLOCKS:
-                _FLOCKS[self.path] = _Flock(self.path)
-            self._flock = _FLOCKS[self.path]
+        self._flock = flock_of(self.path)
         self._since_s: float | None = None
         self._charged_s = 0.0
         self.reset_counters()
