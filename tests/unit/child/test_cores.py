@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -206,3 +208,42 @@ def test_without_a_share_a_child_stays_where_it_was(tmp_path: Path) -> None:
         metrics = answer(child, "lease").metrics
     everywhere = sum(1 << core for core in os.sched_getaffinity(0))
     assert {metrics[f"cores_{when}"] for when in ("before", "held", "after")} == {everywhere}
+
+
+_BACKWARD = """
+import os, sys
+from opsgen.child.cores import CoreShare, Placement
+timing, rest = int(sys.argv[1]), int(sys.argv[2])
+placement = Placement(CoreShare(timing=(timing,), rest=(rest,)))
+placement.settle()
+import torch
+
+def threads():
+    return set(map(int, os.listdir("/proc/self/task")))
+
+def cores(some):
+    return [sorted(os.sched_getaffinity(thread)) for thread in some]
+
+x = torch.ones(8, device="cuda", requires_grad=True)
+(x * 2).sum().item()
+before = threads()
+placement.set_holding(True)
+(x * 2).sum().backward()
+torch.cuda.synchronize()
+placement.set_holding(False)
+born = threads() - before
+assert born, "a backward pass starts a thread"
+assert cores(threads()) == [[rest]] * len(threads())
+placement.set_holding(True)
+assert cores(born) == [[timing]] * len(born)
+assert cores(before - {os.getpid()}) == [[rest]] * (len(before) - 1)
+placement.set_holding(False)
+print("fine")
+"""
+
+
+@pytest.mark.gpu
+def test_the_thread_of_backward_passes_goes_along(two: tuple[int, int]) -> None:
+    command = [sys.executable, "-c", _BACKWARD, *map(str, two)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120.0)
+    assert done.stdout == "fine\n", done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from children import answer, config_in, fault
 
-from opsgen.child import CHECK_EVERY, Child, DeviceLease, lease
+from opsgen.child import CHECK_EVERY, Child, DeviceLease, lease, list_gpus, list_pids
 from opsgen.errors import MeasureError
 
 _DOOMED = """
@@ -278,3 +278,23 @@ def test_a_check_that_fails_is_never_the_tasks_fault(tmp_path: Path, how: str) -
         assert (found.reason, found.stage) == ("infrastructure", "check")
         assert "while checking the device" in found.detail
         assert answer(child, "check").metrics == {"num_checks": 1.0, "is_suspect": 1.0}
+
+
+@pytest.mark.gpu
+def test_a_killed_process_is_off_a_real_gpu_before_the_check(tmp_path: Path) -> None:
+    uuid = list_gpus()[0].uuid
+    work = "import torch; torch.ones(2**28, device='cuda').sum().item()"
+    code = _DOOMED.replace("os.kill(", f"{work}\n    os.kill(")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": uuid}
+    doomed = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), uuid], env=environment)
+    # Not reaped before the hold: that is up to its supervisor, and may take longer.
+    os.waitid(os.P_PID, doomed.pid, os.WEXITED | os.WNOWAIT)
+    seen: list[tuple[bool, bool]] = []
+    device = DeviceLease(uuid, tmp_path)
+    device.verifier = lambda is_suspect: seen.append(
+        (is_suspect, doomed.pid in (list_pids(uuid) or ()))
+    )
+    with device.hold():
+        pass
+    assert doomed.wait() == -9
+    assert seen == [(True, False)]
