@@ -38,7 +38,7 @@ from opsgen.records import (
 MODES = ("eager", "compile")
 WARM_PER_CHILD = 2
 NUM_REPEATS = 5
-NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TRITON_ALWAYS_COMPILE": "1"}
+NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 """Repeats of a task in one child would find its code compiled and tuned."""
 
 

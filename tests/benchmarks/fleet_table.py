@@ -14,10 +14,13 @@ from fleet_records import Report, Row, StateSummary
 from fleet_rows import Found, Loaded, at_least, at_most, noted, unbound
 
 MIN_RATE = {"first": 150.0, "second": 150.0, "certified": 100.0}
+MOONSHOT_RATE = 240.0
 MIN_HELD_PERCENT = 95.0
 MAX_HOLD_RATIO = 1.25
 NUM_LARGEST = 3
 NUM_SHOWN = 8
+NUM_KEPT = 40
+MAX_WHY = 200
 BROKEN_DOWN = ("first", "certified")
 RUN_ORDER = ("first", "second", "certified", "slice", "two")
 
@@ -49,7 +52,14 @@ def _failures(found: Found) -> dict[str, dict[str, str]]:
         failed[FAULTS] = {
             key: why for key, why in failed[FAULTS].items() if not key.startswith(FAULTY)
         }
-    return {name: why for name, why in failed.items() if why}
+    return {name: _cut(why) for name, why in failed.items() if why}
+
+
+def _cut(failed: dict[str, str]) -> dict[str, str]:
+    """Return the first failures, shortened: the attempts hold all of them in full."""
+    kept = {key: why[:MAX_WHY] for key, why in list(failed.items())[:NUM_KEPT]}
+    num_left = len(failed) - len(kept)
+    return kept | ({"further": f"{num_left} tasks"} if num_left else {})
 
 
 def _rows(found: Found) -> Iterator[Row]:
@@ -84,7 +94,8 @@ def _run_rows(run: Loaded) -> Iterator[Row]:
     note, name = run.note, run.note.name
     asked = f"{len(run.measured)} of {note.num_requests} measured"
     if name in MIN_RATE:
-        yield noted(at_least(name, "tasks a minute", run.rate, MIN_RATE[name], "/min"), asked)
+        row = at_least(name, "tasks a minute", run.rate, MIN_RATE[name], "/min")
+        yield noted(row, asked, f"{(run.rate or 0.0) / MOONSHOT_RATE:.0%} of the moonshot")
     else:
         row = Row(part=name, name="tasks a minute", figure=run.rate, unit="/min")
         yield noted(row, asked, note.setting)

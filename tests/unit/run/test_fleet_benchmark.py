@@ -299,6 +299,16 @@ def test_faulty_tasks_their_neighbours_and_the_canary(bench: Any) -> None:
     assert rows["faults", "canary after"].verdict == "differs"
 
 
+def test_many_failures_are_counted_and_the_first_named(bench: Any) -> None:
+    long = replace(CRASH, detail="x" * 1000)
+    run = loaded(bench, "first", [attempt(f"t{i}", long) for i in range(300)])
+    failures = bench.table.make_report(found_of(bench, run), "d", "c").failures["first"]
+    assert "t0" in failures
+    assert failures["further"] == f"{300 - (len(failures) - 1)} tasks"
+    assert len(json.dumps(failures)) < 20_000
+    assert table(bench, found_of(bench, run))["first", "tasks a minute"].figure == 0.0
+
+
 def test_states_are_summed_up(bench: Any) -> None:
     states = [
         DeviceState(sm_mhz=1980, temperature_c=40),
