@@ -49,8 +49,9 @@ class Agreement(Record, frozen=True, kw_only=True):
         mode, worst = max(self.modes.items(), key=lambda item: item[1].median)
         if worst.median <= MAX_DIFFERENCE:
             return None
+        plural = "" if worst.num_pairs == 1 else "s"
         return (
-            f"times drift: {mode} of {worst.num_pairs} tasks timed again differs by "
+            f"times drift: {mode} of {worst.num_pairs} task{plural} timed again differs by "
             f"{worst.median:.1%} in the median ({worst.shift:+.1%}), {MAX_DIFFERENCE:.0%} is the limit"
         )
 

@@ -61,7 +61,7 @@ def test_a_complaint_is_one_line_about_the_worst_mode() -> None:
     slower = MeasureEvidence(environment_id="x", timings=(timed(2.02), timed(1.1, "compile")))
     complaint = compare_timings([(measured(2.0), slower)]).complaint
     assert complaint is not None
-    assert "compile of 1 tasks timed again differs by 10.0% in the median (+10.0%)" in complaint
+    assert "compile of 1 task timed again differs by 10.0% in the median (+10.0%)" in complaint
     assert "\n" not in complaint
     assert compare_timings([(measured(2.0), measured(2.05))]).complaint is None
     assert compare_timings([]).complaint is None

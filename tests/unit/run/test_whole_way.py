@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from opsgen.records import Attempt, PlanLine, decode_line
-from opsgen.run import RunFolder, Stages
+from opsgen.run import Report, RunFolder, Stages
 
 pytestmark = pytest.mark.check
 
@@ -124,6 +124,27 @@ def test_children_serve_many_tasks(finished: Path) -> None:
     attempts = read_jsonl(_run_folder(finished) / "journal.jsonl", Attempt)
     seen = [(a.job, a.key, a.pid, a.spoiled, a.fault, a.wall_s) for a in attempts]
     assert len({attempt.pid for attempt in attempts}) <= 2, seen
+
+
+def test_the_report_tells_what_was_held_and_what_repeats(finished: Path) -> None:
+    run = _run_folder(finished)
+    report = decode_line((run / "report.json").read_bytes(), Report)
+    attempts = read_jsonl(run / "journal.jsonl", Attempt)
+    again = [attempt.key for attempt in attempts if attempt.key.startswith("retimed:")]
+    assert report.num_attempts["retime"] == len(set(again)) == len(again) >= 1
+    assert report.retimed.num_tasks == len(again)
+    assert report.retimed.modes.keys() == {"eager", "compile"}
+    assert {"admitted", "retimed"} <= report.gpu_min.keys()
+    assert report.lease_use is not None
+    assert 0.0 < report.lease_use <= 1.0
+    assert report.measured_per_min is not None
+    assert report.parts_s
+    (run / "report.json").unlink()
+    journal = (run / "journal.jsonl").read_bytes()
+    done = opsgen(finished, "measure", "small.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    assert (run / "journal.jsonl").read_bytes() == journal
+    assert decode_line((run / "report.json").read_bytes(), Report) == report
 
 
 def test_running_again_changes_nothing(finished: Path) -> None:
