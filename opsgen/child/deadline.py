@@ -11,7 +11,7 @@ CHECK_STAGE = "check"
 """Looking whether the device is sound: no task code runs in it either."""
 
 CHECK_DEADLINE_S = 60.0
-"""For `CHECK_STAGE`, unless the recipe names it: a device that hangs is held all the while."""
+"""For `CHECK_STAGE`, which recipes do not name: a device that hangs is held all the while."""
 
 DEFAULT_DEADLINE_S = 120.0
 """For stages that the recipe does not name."""
