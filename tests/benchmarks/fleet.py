@@ -70,6 +70,9 @@ def main() -> int:
         return 2
     if options.only_sample:
         return 0
+    if options.device == "cuda" and not list_gpus():
+        print("fleet: this machine shows no GPU", file=sys.stderr)
+        return 2
     is_whole = True
     begin_s = time.monotonic()
     bench = _bench(store, recipe, options)

@@ -179,10 +179,10 @@ def differences(
 def count_picks(
     left: Mapping[str, MeasureEvidence], right: Mapping[str, MeasureEvidence]
 ) -> tuple[int, int]:
-    """Return how many common tasks have kernels to pick for, and how many of them pick alike."""
+    """Return how many common tasks have picks, and how many of them the same in both runs."""
     pairs = [(left[key].picks, right[key].picks) for key in left.keys() & right.keys()]
-    chosen = [pair for pair in pairs if any(pair)]
-    return len(chosen), sum(ours == theirs for ours, theirs in chosen)
+    with_picks = [pair for pair in pairs if any(pair)]
+    return len(with_picks), sum(ours == theirs for ours, theirs in with_picks)
 
 
 def ratios(

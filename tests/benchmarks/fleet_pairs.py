@@ -133,7 +133,9 @@ def _picks_rows(found: Found, left: str, right: str) -> Iterator[Row]:
     ours, theirs = found.runs[left].measured, found.runs[right].measured
     num, num_same = figures.count_picks(ours, theirs)
     share = 100 * num_same / num if num else None
-    yield Row(part=part, name="same picks", figure=share, unit="%", note=f"of {num} with a choice")
+    yield Row(
+        part=part, name="same picks", figure=share, unit="%", note=f"of {num} tasks with picks"
+    )
     found_ratios = figures.ratios(ours, theirs, "compile")
     yield Row(part=part, name="compile: ratio, median", figure=figures.middle(found_ratios))
     off = [100 * abs(ratio - 1) for ratio in found_ratios]

@@ -191,7 +191,7 @@ def test_pairs_with_other_picks_are_kept_apart(bench: Any) -> None:
     eager, nothing = bench.figures.differences(left, right, "eager")
     assert eager == [(0.0, "b"), (pytest.approx(1.0 / 10.5), "a")]
     assert nothing == []
-    # b has no kernel with a choice.
+    # b has no picks.
     assert bench.figures.count_picks(left, right) == (1, 0)
     assert bench.figures.ratios(left, right, "compile") == pytest.approx([0.5, 5.0 / 5.2])
 
@@ -259,7 +259,7 @@ def test_settings_are_put_beside_the_usual_one(bench: Any) -> None:
     assert rows["full", "held a task"].figure == pytest.approx(500.0)
     assert rows["full", "held a task"].note == "of it autotuning 100.0 ms"
     assert rows["race, full", "same picks"].figure == pytest.approx(50.0)
-    assert rows["race, full", "same picks"].note == "of 2 with a choice"
+    assert rows["race, full", "same picks"].note == "of 2 tasks with picks"
     assert rows["race, full", "compile: ratio, median"].figure == pytest.approx(1.25)
     assert rows["full, full-again", "same picks"].figure == pytest.approx(0.0)
     assert rows["full, full-again", "compile: |ratio - 1|, p95"].figure == pytest.approx(
