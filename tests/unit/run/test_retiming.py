@@ -15,6 +15,7 @@ from opsgen.fleet import Fleet
 from opsgen.recipe import FleetConfig, Recipe
 from opsgen.records import Attempt, Fault, MeasureEvidence, MeasureRequest, Task
 from opsgen.run import RunFolder, Stages, measure_key
+from opsgen.run.foreign import ForeignStages
 from opsgen.run.requests import is_retiming, retime_key
 from opsgen.run.retiming import MIN_FINISHED_BETWEEN, Retimings
 
@@ -210,3 +211,24 @@ def test_a_second_time_that_fails_is_the_tasks_nor_the_runs_fault(folder: RunFol
     assert report.retimed.num_tasks == 0
     assert report.gpu_min["fault: raised"] == 0.0
     assert not stages.has_retimings_left(stages.cases())
+
+
+def test_a_text_that_stands_twice_is_timed_again_once(tmp_path: Path) -> None:
+    (line,) = lines_of(1)
+    assert line.task is not None
+    twin = msgspec.structs.replace(line.task, line=1)
+    folder = RunFolder(tmp_path / "run", recipe_of(1.0))
+    fleet = FakeFleet()
+    with folder.locked():
+        folder.append_lines([line, msgspec.structs.replace(line, line=1, task=twin)])
+        stages = ForeignStages(folder, cast("Fleet", fleet))
+        stages.probe()
+        stages.measure()
+        report = stages.report(stages.admit())
+    assert [key for key, _ in fleet.begun] == [
+        line.task.task_id,
+        measure_key(line.task, HERE),
+        retime_key(line.task, HERE),
+    ]
+    assert report.retimed.num_tasks == 1
+    assert "not judged" not in report.gpu_min
