@@ -20,13 +20,11 @@ from opsgen.records import Fault
 MAX_DETAIL_CHARS = 500
 NUM_LOG_LINES = 20
 
-# Codes of the driver after which "any further CUDA work will return the same error" (cuda.h),
-# and those of a card that is broken itself. Any other leaves the context as good as before:
-# taking every error for a broken device would charge plain bugs to it.
+# Codes of the driver after which a context is lost: all later calls in it fail alike, as
+# cuda.h says of each. Any other leaves the context as good as before: taking every error for
+# a broken device would charge plain bugs to it.
 STICKY_CODES = frozenset(
     {
-        214,  # ECC: memory of the card held what it could not correct.
-        220,  # NVLink: the same of a link to another card.
         700,  # Illegal address: a load or store outside what is mapped.
         702,  # Launch timeout: a watchdog, where the card drives a display, ended the kernel.
         710,  # Assert: one in a kernel did not hold, such as that of an index in its range.
@@ -42,8 +40,21 @@ STICKY_CODES = frozenset(
 )
 """720, a cooperative launch that is too large, is refused before it starts and is not among them."""
 
+CARD_CODES = frozenset(
+    {
+        214,  # ECC: memory of the card held what it could not correct.
+        220,  # NVLink: the same of a link to another card.
+    }
+)
+"""After these the context is lost, too, and no task is to blame."""
+
 OOM_CODE = 2
 
+_BY_CODE = (
+    dict.fromkeys(STICKY_CODES, "cuda_sticky")
+    | dict.fromkeys(CARD_CODES, "infrastructure")
+    | {OOM_CODE: "gpu_oom"}
+)
 _ERROR_WITH_CODE = "AcceleratorError"  # torch's since 2.8, with the code in `error_code`
 _LIBRARY = "torch"
 _CANARY_MODULE = "opsgen.device.canary"
@@ -61,11 +72,10 @@ _STICKY = (
     "launch timed out and was terminated",
     "not supported on global/shared address space",
     "tensor memory not completely freed",
-    "uncorrectable ecc error",
-    "uncorrectable nvlink error",
     "cuda error: unknown error",
     "[cuda]: unknown error",
 )
+_CARD = ("uncorrectable ecc error", "uncorrectable nvlink error")
 _GPU_OOM = (
     "cuda out of memory",
     "cuda error: out of memory",
@@ -93,7 +103,7 @@ def reason_of(error: BaseException) -> str:
         return "infrastructure"
     for link in links:
         reason = appearance_of(link)
-        if reason == "cuda_sticky" and context_works():
+        if reason in ("cuda_sticky", "infrastructure") and context_works():
             continue
         if reason != "raised":
             return reason
@@ -106,11 +116,10 @@ def appearance_of(error: BaseException) -> str:
         return "host_oom"
     code = code_of(error)
     if code is not None:
-        return (
-            "cuda_sticky" if code in STICKY_CODES else "gpu_oom" if code == OOM_CODE else "raised"
-        )
+        return _BY_CODE.get(code, "raised")
     text = message_of(error).lower()
     for reason, phrases in (
+        ("infrastructure", _CARD),
         ("cuda_sticky", _STICKY),
         ("gpu_oom", _GPU_OOM),
         ("host_oom", _HOST_OOM),

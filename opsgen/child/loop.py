@@ -19,7 +19,7 @@ from opsgen.child import interpreter, leftovers, nvml
 from opsgen.child.context import JobContext
 from opsgen.child.cores import CoreShare, Placement
 from opsgen.child.deadline import START_STAGE
-from opsgen.child.faults import SPOILING_REASONS, fault_of
+from opsgen.child.faults import SPOILING_REASONS, context_works, fault_of
 from opsgen.child.frames import (
     Channel,
     Failed,
@@ -113,7 +113,9 @@ class _Server:
             return Result(evidence=evidence, spoiled=context.spoiled or changed)
         gc.collect()  # A traceback has kept the task's tensors alive until here.
         changed = guard.restore()
-        spoiled = fault.detail if fault.reason in SPOILING_REASONS else context.spoiled
+        # A fault of the machine may have broken the context, too.
+        is_spoiled = fault.reason in SPOILING_REASONS or context_works() is False
+        spoiled = fault.detail if is_spoiled else context.spoiled
         return Failed(fault=fault, spoiled=spoiled or changed)
 
 

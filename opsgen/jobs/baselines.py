@@ -13,6 +13,7 @@ from opsgen.device import (
     CompileFacts,
     GatedCompile,
     Mode,
+    PeakMemory,
     compiler_faults,
     lend_lease,
     mode_named,
@@ -25,6 +26,7 @@ from opsgen.verify import (
     Inputs,
     Leaves,
     Reference,
+    assumed_tolerances,
     comparison_margin,
     guarded,
     output_leaves,
@@ -58,10 +60,18 @@ class Baselines:
             if mode.is_compiled and mode.name not in self._waits:
                 self._compile(mode, inputs)
 
-    def compare(self, inputs: Inputs, tolerances: tuple[Tolerance, ...]) -> None:
-        """Compile what is left, make first calls, and hold the compiled output against eager."""
+    def compare(self, inputs: Inputs, tolerances: tuple[Tolerance, ...] | None) -> None:
+        """Compile what is left, make first calls, and hold the compiled output against eager.
+
+        Without tolerances they are assumed, and eager is described, which nobody has run yet.
+        """
         on = self._on
+        peak = PeakMemory(on.device)
         expected = self._reference.run(inputs)
+        if tolerances is None:
+            on.seen["peak_bytes"] = peak.read()
+            on.seen["observed"] = specs_of(expected)
+            tolerances = assumed_tolerances(self._reference, inputs, expected)
         on.charge("expected")
         for mode in self._modes:
             if mode.name in self._waits:

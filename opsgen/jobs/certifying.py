@@ -19,7 +19,6 @@ from opsgen.verify import (
     Reference,
     Surgery,
     TaskCodeError,
-    assumed_tolerances,
     call_effects,
     check_repeatable,
     check_stable_inputs,
@@ -66,15 +65,6 @@ class Certifying:
         if self._foreign is not None:
             return self._foreign.double_code
         return assign_sizes(task.code, task.workloads[1].sizes)
-
-    def call_once(self, reference: Reference, inputs: Inputs) -> tuple[Tolerance, ...]:
-        """Note types, shapes and memory of one call; return what tolerances are assumed."""
-        peak = PeakMemory(self._on.device)
-        outputs = reference.run(inputs)
-        self._on.seen["peak_bytes"] = peak.read()
-        self._on.seen["observed"] = specs_of(outputs)
-        self._on.charge("first_call")
-        return assumed_tolerances(reference, inputs, outputs)
 
     def look(self, reference: Reference, inputs: Inputs) -> tuple[Tolerance, ...]:
         """Note the evidence of all criteria; return the tolerances found."""

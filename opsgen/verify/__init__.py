@@ -2,7 +2,7 @@
 
 `seeding` is the one place where global generators are seeded; `reference` loads a task's code and
 builds it, with `state` and inputs as functions of seeds; `running` turns what task code raises into
-a record; `work`, `twins` and `terms` find out how much foreign code does and what smaller code does
+a record; `unfilled` does without values; `work`, `twins` and `terms` find out how much foreign code does and what smaller code does
 the same. `comparison` fixes what "equal within tolerance" means, `tolerances` measures what to ask.
 `answers`, `pooling` and `effects` show whether the work and each part of it matter; for foreign code
 `surgery` changes single calls (`tapping`, `changes`), `operating` all in turn, `detours` finds those
@@ -50,7 +50,7 @@ from opsgen.verify.naming import alias_of, canonical_call
 from opsgen.verify.operating import call_effects
 from opsgen.verify.pooling import pooled_answers
 from opsgen.verify.recording import Call, Recording, record_calls
-from opsgen.verify.reference import Reference, task_module, unfilled, widen, working_eps
+from opsgen.verify.reference import Reference, task_module, widen, working_eps
 from opsgen.verify.running import TaskCodeError, guarded, task_code, task_fault
 from opsgen.verify.seeding import derive_seed, seeded
 from opsgen.verify.spellings import check_ops, describe_calls, spelled_calls
@@ -60,6 +60,7 @@ from opsgen.verify.terms import count_terms
 from opsgen.verify.tolerances import Trials, assumed_tolerances, run_trials, tolerance_of
 from opsgen.verify.tracing import trace_call, trace_code
 from opsgen.verify.twins import ForeignWork, Twin, find_twins, full_size, proportional_twins
+from opsgen.verify.unfilled import in_other_order, unfilled
 from opsgen.verify.work import Outline, Rehearsal, outline, rehearse
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "full_dataflow",
     "full_size",
     "guarded",
+    "in_other_order",
     "input_effects",
     "judge_answers",
     "kth_largest",

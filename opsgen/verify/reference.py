@@ -136,24 +136,6 @@ class Reference:
         return tuple(names[: len(inputs)])
 
 
-def unfilled(module: types.ModuleType, device: str) -> tuple[Reference, Inputs]:
-    """Return a reference and inputs on `device` that hold memory and no values.
-
-    Built and drawn on `meta`, so that nothing is launched: for calls of which only the launches
-    count.
-
-    Raises:
-        TaskCodeError: The task cannot be built or drawn without values.
-    """
-    shapes = Reference.build(module, "meta", 0)
-    inputs = shapes.draw(0)
-    with task_code("build"):
-        model = shapes.model.to_empty(device=device)
-    return Reference(module, model, device), map_tensors(
-        lambda tensor: torch.empty_like(tensor, device=device), inputs
-    )
-
-
 def coarsest_eps(tensors: Leaves) -> float:
     """Return the largest spacing (`finfo.eps`) of floating types among `tensors`, or 0."""
     found = (torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex())

@@ -57,7 +57,13 @@ def test_reasons(error: BaseException, reason: str) -> None:
     assert reason_of(error) == reason
 
 
-@pytest.mark.parametrize("code", [214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999])
+@pytest.mark.parametrize("code", [214, 220])
+def test_a_broken_card_is_no_tasks_fault(code: int) -> None:
+    assert reason_of(AcceleratorError(code)) == "infrastructure"
+    assert reason_of(RuntimeError("CUDA error: uncorrectable ECC error")) == "infrastructure"
+
+
+@pytest.mark.parametrize("code", [700, 702, 710, 714, 715, 716, 717, 718, 719, 999])
 def test_codes_after_which_nothing_works(code: int) -> None:
     assert reason_of(AcceleratorError(code)) == "cuda_sticky"
 

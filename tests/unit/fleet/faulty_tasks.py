@@ -25,8 +25,9 @@ from opsgen.source import foreign_task
 
 SIZES = {"batch_size": 1024, "features": 1024}
 SMALLER = {"batch_size": 128, "features": 1024}
-BESIDE_SHARE = 0.6
-"""What `oom_beside` takes of the card's memory."""
+BESIDE_SHARE = 0.4
+"""What `oom_beside` takes of the card's memory: twice, since what it gave back is cut up by
+smaller tensors before it asks again."""
 
 _SOURCE = """{imports}import torch
 import torch.nn as nn
