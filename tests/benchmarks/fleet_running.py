@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from fleet_figures import REPEAT_MARK
 from fleet_records import RunNote
 from msgspec.structs import replace
@@ -159,12 +160,12 @@ class Opened:
     start_s: float
 
     def run(self, requests: Iterable[tuple[str, Request]]) -> tuple[list[Attempt], float]:
-        """Do all requests; all attempts, and the seconds to the last of them."""
+        """Do all requests; all attempts, without hosts' names, and the seconds to the last."""
         begin_s = last_s = time.monotonic()
         attempts = []
         for attempt in self.fleet.run(requests, self.journal):
             last_s = time.monotonic()
-            attempts.append(attempt)
+            attempts.append(msgspec.structs.replace(attempt, host=host_id()))
         return attempts, last_s - begin_s
 
 
