@@ -32,7 +32,13 @@ from opsgen.render import render_task
 from opsgen.run.cases import forgive, join_cases
 from opsgen.run.folder import RunFolder, Session
 from opsgen.run.report import Report, make_report
-from opsgen.run.requests import Asked, measure_key, measure_request, probe_request
+from opsgen.run.requests import (
+    Asked,
+    measure_key,
+    measure_request,
+    probe_request,
+    slowest_first,
+)
 from opsgen.run.retiming import Retimings
 from opsgen.run.usage import held_s
 from opsgen.sampler import Plan
@@ -145,7 +151,8 @@ class Stages:
         self.folder.settle_environment(environment)
         tasks = [t for t in pending(self.open_cases(), self.recipe).measure if self._is_wanted(t)]
         requests = [
-            (measure_key(task, environment), measure_request(task, self.recipe)) for task in tasks
+            (measure_key(task, environment), measure_request(task, self.recipe))
+            for task in slowest_first(tasks)
         ]
         retimings = self._retimings(self.cases(), environment)
         if requests or retimings.has_left:

@@ -9,7 +9,8 @@ under seed 42 and moved, the model is built and moved, a few calls go untimed,
 then each trial waits for the device, overwrites a buffer of 256 MiB against the
 L2 cache, and is bracketed by events; the first trial is dropped. Otherwise than
 there models are in eval mode, which is what a task's baselines are of, and types
-stay as they are. `gate` times the fleet's compiled code against what plain
+stay as they are. Further trials, beside the clock, wait until the device spins:
+a bracket that opens on an idle device counts the launch. `gate` times the fleet's compiled code against what plain
 `torch.compile` gives, interleaved.
 """
 
@@ -36,6 +37,9 @@ from opsgen.verify import Reference, TaskCodeError, derive_seed, seeded, task_co
 NUM_WARMUP = 3
 NUM_DROPPED = 1
 SEED = 42
+NUM_QUEUED = 30
+SPIN_CYCLES = 4_000_000
+"""Two milliseconds of an H200, in which a call is queued whole."""
 FLUSH_SHAPE = (32, 1024, 1024)
 
 Call = Callable[[], object]
@@ -94,23 +98,30 @@ def time_alone(task: Task, device: str, num_trials: int) -> Solo:
     """Time one task in both modes, each from its source on."""
     begin_s = time.perf_counter()
     times: dict[str, Times] = {}
-    failure = None
+    failure, further_s = None, 0.0
     try:
         for mode in ("eager", "compile"):
             with task_module(task.code) as module, task_code("time"), torch.no_grad():
-                samples_ms = _time_mode(module, mode, device, num_trials)
+                samples_ms, queued_ms, queued_s = _time_mode(module, mode, device, num_trials)
             times[mode] = Times(
-                mean_ms=mean(samples_ms), median_ms=median(samples_ms), samples_ms=tuple(samples_ms)
+                mean_ms=mean(samples_ms),
+                median_ms=median(samples_ms),
+                samples_ms=tuple(samples_ms),
+                queued_ms=queued_ms,
             )
+            further_s += queued_s
     except (TaskCodeError, torch.OutOfMemoryError) as error:
         failure, times = _in_a_line(error), {}
-    wall_s = time.perf_counter() - begin_s
+    wall_s = time.perf_counter() - begin_s - further_s
     reset_compiler()
     settle(device)
     return Solo(task_id=task.task_id, wall_s=wall_s, times=times, failure=failure)
 
 
-def _time_mode(module: types.ModuleType, mode: str, device: str, num_trials: int) -> list[float]:
+def _time_mode(
+    module: types.ModuleType, mode: str, device: str, num_trials: int
+) -> tuple[list[float], float | None, float]:
+    """Return the trials, and of further ones without launches' gaps the median and seconds."""
     with seeded(SEED, device):
         inputs = module.get_inputs()
     with seeded(SEED, device):
@@ -128,16 +139,22 @@ def _time_mode(module: types.ModuleType, mode: str, device: str, num_trials: int
         torch.cuda.empty_cache()
     read_ms = _read_event_ms if device == "cuda" else _read_host_ms
     readings = [read_ms(lambda: model(*inputs)) for _ in range(num_trials + NUM_DROPPED)]
-    return readings[NUM_DROPPED:]
+    if device == "cpu":
+        return readings[NUM_DROPPED:], None, 0.0
+    begin_s = time.perf_counter()
+    queued = [_read_event_ms(lambda: model(*inputs), SPIN_CYCLES) for _ in range(NUM_QUEUED)]
+    return readings[NUM_DROPPED:], median(queued), time.perf_counter() - begin_s
 
 
-def _read_event_ms(call: Call) -> float:
+def _read_event_ms(call: Call, num_cycles: int = 0) -> float:
     make_event: Callable[..., Any] = torch.cuda.Event
     torch.cuda.synchronize()
     begin, end = make_event(enable_timing=True), make_event(enable_timing=True)
     flush = torch.empty(FLUSH_SHAPE, dtype=torch.int64, device="cuda")
     flush.fill_(42)
     del flush
+    if num_cycles:
+        torch.cuda._sleep(num_cycles)
     begin.record()
     call()
     end.record()

@@ -57,6 +57,9 @@ class Times(Record, frozen=True, kw_only=True):
     """Their median."""
     samples_ms: tuple[float, ...]
     """All of them, in order."""
+    queued_ms: float | None = None
+    """Median of further trials whose calls were queued whole before the device came to them, so
+    that their launches do not count; absent on a CPU."""
 
 
 class Solo(Record, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from opsgen.records import (
     Task,
     digest,
 )
+from opsgen.run.requests import slowest_first
 
 MODES = ("eager", "compile")
 WARM_PER_CHILD = 2
@@ -227,7 +228,7 @@ def make_note(
 
 def _requests(setup: Setup, bench: Bench) -> Iterator[tuple[str, Request]]:
     for number in range(setup.num_repeats):
-        for task in bench.tasks[setup.tasks]:
+        for task in slowest_first(bench.tasks[setup.tasks]):
             mark = f"{REPEAT_MARK}{number}" if setup.num_repeats > 1 else ""
             yield task.task_id + mark, bench.request(task, setup)
 

@@ -66,10 +66,25 @@ def test_kth_largest_is_that_of_a_sort_in_one_piece_or_many(count, data):
     k = data.draw(st.integers(1, count))
     values = torch.randn(count, generator=torch.Generator().manual_seed(count))
     expected = float(np.sort(values.numpy())[::-1][k - 1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_module, "_CHUNK", 16)
-        assert kth_largest(values, k) == expected
+    for sample in (8, 1 << 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(comparison_module, "_CHUNK", 16)
+            patch.setattr(comparison_module, "_SAMPLE", sample)
+            assert kth_largest(values, k) == expected
     assert kth_largest(values, k) == expected
+
+
+@pytest.mark.parametrize("shape", ["spread", "equal", "few", "sorted"])
+def test_the_kth_largest_of_many_is_exact_whatever_a_sample_says(shape):
+    count = (1 << 22) + 12_345
+    values = {
+        "spread": torch.randn(count, generator=torch.Generator().manual_seed(1)).square(),
+        "equal": torch.zeros(count),
+        "few": torch.cat([torch.zeros(count - 3), torch.full((3,), math.inf)]),
+        "sorted": torch.arange(count, dtype=torch.float32),
+    }[shape]
+    k = count // 10_000 + 1
+    assert kth_largest(values, k) == float(np.sort(values.numpy())[::-1][k - 1])
 
 
 @pytest.mark.parametrize("count", [1, 9_999, 10_000, 10_001, 123_457])
