@@ -55,11 +55,28 @@ class _Series:
 
     mode: str
     call: Call
+    warmup_ms: list[float] = field(default_factory=list)
     samples_ms: list[float] = field(default_factory=list)
     spent_s: float = 0.0
-    num_warmup: int = 0
     num_overtaken: int = 0
     num_retaken: int = 0
+
+    def num_cold(self, max_s: float) -> int:
+        """Return how many warming calls to make before the next look; 0 when it is steady.
+
+        The first tells how long windows are; then two are filled, and one at a time.
+        """
+        done = self.warmup_ms
+        if sum(done) / 1e3 >= max_s:
+            return 0
+        if not done:
+            return 1
+        size = _WINDOW if done[0] <= _LONG_CALL_MS else 1
+        if len(done) < 2 * size:
+            return 2 * size - len(done)
+        before_ms = statistics.median(done[-2 * size : -size])
+        now_ms = statistics.median(done[-size:])
+        return 0 if abs(now_ms - before_ms) <= _WARM_CHANGE * before_ms else size
 
     def add(self, reading: Reading) -> None:
         """Take a reading as a sample, unless it had better be taken again."""
@@ -91,7 +108,7 @@ class _Series:
             q25_ms=quartiles[0],
             q75_ms=quartiles[2],
             ci_ms=median_interval(self.samples_ms),
-            num_warmup=self.num_warmup,
+            num_warmup=len(self.warmup_ms),
             num_overtaken=self.num_overtaken,
         )
 
@@ -124,7 +141,7 @@ class Clock:
 
         A mode stops at 7 or more samples when the 95 % interval of its median is within 1 %,
         or when its calls have taken `max_s`. Warm-up comes before, until two successive windows
-        differ by less than 2 %.
+        differ by at most 2 %.
 
         Args:
             calls: By mode, what to call on the inputs. Already compiled.
@@ -142,8 +159,7 @@ class Clock:
             raise ValueError("no inputs to rotate through")
         turns = _Turns(inputs)
         series = [_Series(mode, call) for mode, call in calls.items()]
-        for one in series:
-            self._warm_up(one, turns, min(_MAX_WARMUP_S, 2 * max_s))
+        self._warm_up(series, turns, min(_MAX_WARMUP_S, 2 * max_s))
         active, is_forward = list(series), True
         while active:
             num_rounds = max(one.num_missing(max_s) for one in active)
@@ -172,20 +188,14 @@ class Clock:
             _FLOORS_MS[self._device] = statistics.median(reading.ms for reading in readings)
         return _FLOORS_MS[self._device]
 
-    def _warm_up(self, series: _Series, turns: _Turns, max_s: float) -> None:
-        previous_ms: float | None = None
-        spent_s, size = 0.0, 1
-        while spent_s < max_s:
-            window = [reading.ms for reading in self._read([series] * size, turns)]
-            if size == 1 and window[0] <= _LONG_CALL_MS:
-                size = _WINDOW
-                window += [reading.ms for reading in self._read([series] * (size - 1), turns)]
-            series.num_warmup += len(window)
-            spent_s += sum(window) / 1e3
-            window_ms = statistics.median(window)
-            if previous_ms and abs(window_ms - previous_ms) < _WARM_CHANGE * previous_ms:
-                return
-            previous_ms = window_ms
+    def _warm_up(self, series: Sequence[_Series], turns: _Turns, max_s: float) -> None:
+        """Make untimed calls of all modes until each is steady, few of them waited for."""
+        active = list(series)
+        while active:
+            order = [one for one in active for _ in range(one.num_cold(max_s))]
+            for one, reading in zip(order, self._read(order, turns), strict=True):
+                one.warmup_ms.append(reading.ms)
+            active = [one for one in active if one.num_cold(max_s)]
 
     def _read(self, order: Sequence[_Series], turns: _Turns) -> list[Reading]:
         return self._stopwatch.read([_trial(one, turns) for one in order])

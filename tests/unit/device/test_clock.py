@@ -1,10 +1,14 @@
 """The clock: nothing without the lease, adaptive stop, interleaving, inputs never alike."""
 
+import itertools
+import statistics
 import time
 from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsgen.device import MIN_SAMPLES, Clock, median_interval
 from opsgen.device import clock as clock_module
@@ -63,6 +67,20 @@ def test_long_calls_warm_up_in_windows_of_one():
     (timing,) = clock.measure_modes({"eager": lambda x: x}, [(torch.ones(1),)], 10.0)
     assert timing.num_warmup == 4
     assert timing.median_ms == 20.0
+
+
+@given(st.lists(st.floats(0.0, 40.0), min_size=1, max_size=60))
+def test_warming_ends_with_the_first_two_windows_alike_or_its_time(readings):
+    later = [readings[-1]] * 2000
+    clock = scripted(iter(readings + later))
+    (timing,) = clock.measure_modes({"eager": lambda x: x}, [(torch.ones(1),)], 0.1)
+    size = 3 if readings[0] <= 10.0 else 1
+    warm = (readings + later)[: timing.num_warmup]
+    assert timing.num_warmup % size == 0 or timing.num_warmup == 1
+    medians = [statistics.median(warm[i : i + size]) for i in range(0, len(warm), size)]
+    alike = [abs(b - a) <= 0.02 * a for a, b in itertools.pairwise(medians)]
+    assert alike.count(True) == 0 or alike.index(True) == len(alike) - 1
+    assert any(alike) or sum(warm) / 1e3 >= 0.2
 
 
 def test_noisy_calls_go_on_until_the_interval_is_narrow():
