@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+import opsgen
 from opsgen.child.nvml import list_gpus
 from opsgen.records import Environment, digest
 
@@ -41,7 +42,7 @@ def read_environment(device: str) -> Environment:
         compiler=compiler,
         num_threads=torch.get_num_threads(),
         num_cores=len(os.sched_getaffinity(0)),
-        opsgen=_version_of("opsgen") or "unknown",
+        opsgen=opsgen.__version__,
         problems=tuple(problems),
     )
 

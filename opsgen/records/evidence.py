@@ -269,8 +269,8 @@ class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
     launch_floor_ms: float | None = None
     """Median of an empty call through the same clock, once in each process."""
     picks: tuple[str, ...] = ()
-    """What autotuning chose for each kernel that had a choice, in the order of the compiled code:
-    kernel, block sizes, warps, stages."""
+    """What each generated Triton kernel runs with, in call order: kernel, block sizes, warps, stages;
+    chosen by autotuning where it had a choice."""
     precision: dict[str, str] = msgspec.field(default_factory=dict)
     """How float32 is computed in the baselines: `ieee` or `tf32` by kind of op, such as `matmul`."""
     state: DeviceState | None = None

@@ -11,9 +11,11 @@ whether they are legal is the sampler's business. Needs hypothesis, which the
 
 from opsgen.testing.cases import cases, faults, plans, sound_cases
 from opsgen.testing.evidence import (
+    device_states,
     effects,
     environments,
     lazy_answers,
+    leases,
     measure_evidence,
     probe_evidence,
     timings,
@@ -24,11 +26,13 @@ from opsgen.testing.verdicts import verdicts
 
 __all__ = [
     "cases",
+    "device_states",
     "effects",
     "environments",
     "faults",
     "graphs",
     "lazy_answers",
+    "leases",
     "measure_evidence",
     "plans",
     "probe_evidence",

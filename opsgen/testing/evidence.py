@@ -7,6 +7,7 @@ import statistics
 from hypothesis import strategies as st
 
 from opsgen.records import (
+    DeviceState,
     Effect,
     Environment,
     Failure,
@@ -27,6 +28,9 @@ _LEAVES = st.sampled_from((_LEAF, (TensorSpec(shape=(64, 1), dtype="float32"),),
 _ANSWERS = st.sampled_from(("zeros", "constant", "mean", "replay", "input", "redrawn"))
 _MARGINS = st.floats(min_value=0.0) | st.just(float("nan"))
 _CLAIMS = st.none() | st.booleans()
+_PARTS = ("build", "inputs", "answers", "autotune", "time")
+_PICKS = st.sampled_from(((), ("triton_poi_fused_relu_0 XBLOCK=1024 warps=4 stages=1",)))
+_PRECISIONS = st.sampled_from(({}, {"matmul": "ieee", "conv": "tf32", "rnn": "tf32"}))
 _FAILURES = st.builds(
     Failure,
     criterion=st.sampled_from(("executes", "judgeable", "self_contained")),
@@ -35,6 +39,27 @@ _FAILURES = st.builds(
     message=st.just("mat1 and mat2 shapes\ncannot be multiplied"),
     trace=st.just(""),
 )
+
+
+def device_states() -> st.SearchStrategy[DeviceState]:
+    """GPUs right after timing, as far as NVML told."""
+    return st.builds(
+        DeviceState,
+        sm_mhz=st.none() | st.integers(210, 2000),
+        memory_mhz=st.none() | st.integers(400, 3201),
+        temperature_c=st.none() | st.integers(20, 95),
+        power_w=st.none() | st.floats(30.0, 700.0),
+        throttle=st.sampled_from(((), ("sw_power_cap",), ("hw_slowdown", "sw_power_cap"))),
+    )
+
+
+@st.composite
+def leases(draw: st.DrawFn) -> Lease:
+    """Two holds, of which some parts are accounted for."""
+    parts_s = draw(st.dictionaries(st.sampled_from(_PARTS), st.floats(0.0, 0.2), max_size=3))
+    rest_s = draw(st.floats(0.0, 0.1))
+    hold_s = sum(parts_s.values()) + rest_s
+    return Lease(wait_s=draw(st.floats(0.0, 9.0)), hold_s=hold_s, num_holds=2, parts_s=parts_s)
 
 
 def tolerances() -> st.SearchStrategy[Tolerance]:
@@ -103,6 +128,7 @@ def timings(draw: st.DrawFn, *, mode: str = "eager", low_ms: float = 1e-3) -> Ti
         q75_ms=q75,
         ci_ms=(q25, q75),
         num_warmup=draw(st.integers(1, 9)),
+        num_overtaken=draw(st.integers(0, 2)),
     )
 
 
@@ -172,7 +198,10 @@ def measure_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> Measur
             launch_floor_ms=draw(st.floats(0.0, 0.1)),
             peak_bytes=draw(st.none() | st.integers(0, 2**34)),
             is_advisory=draw(st.booleans()),
-            lease=draw(st.none() | st.just(Lease(wait_s=0.5, hold_s=0.25, num_holds=2))),
+            picks=draw(_PICKS),
+            precision=draw(_PRECISIONS),
+            state=draw(st.none() | device_states()),
+            lease=draw(st.none() | leases()),
         )
     return MeasureEvidence(
         environment_id="here",
