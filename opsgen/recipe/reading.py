@@ -183,7 +183,7 @@ def _check_modes(modes: tuple[str, ...]) -> tuple[tuple[bool, str, str], ...]:
     key = "measure.modes"
     unknown = [mode for mode in modes if mode not in MODES]
     return (
-        (not unknown, key, f"{unknown[:1]} is none of {', '.join(MODES)}"),
+        (not unknown, key, f"{', '.join(unknown)} is none of {', '.join(MODES)}"),
         ({"eager", "compile"} <= set(modes), key, "lacks eager or compile"),
         (len(set(modes)) == len(modes), key, "names a mode twice"),
     )

@@ -25,7 +25,7 @@ from opsgen.sampler import Plan, num_ops
 # Rough costs behind `--dry-run`: seconds of one child for a candidate on a CPU, candidates a
 # minute on one GPU, candidates for each admitted task, bytes that a candidate leaves on disk.
 _CPU_S_PER_CANDIDATE = 4.0
-_GPU_CANDIDATES_PER_MIN = 100.0
+_GPU_CANDIDATES_PER_MIN = 180.0  # on an H200 with 16 cores; see data/fleet
 _CANDIDATES_PER_ADMITTED = 1.25
 _DISK_BYTES_PER_CANDIDATE = 16_000
 
