@@ -49,4 +49,5 @@ CRITERIA: tuple[Criterion, ...] = (
     Criterion("stable_inputs", probe=probing.stable_inputs, measure=measuring.stable_inputs),
     Criterion("runtime_window", measure=measuring.runtime_window),
     Criterion("memory", probe=probing.memory, measure=measuring.memory),
+    Criterion("headroom", measure=measuring.headroom),
 )

@@ -100,7 +100,7 @@ def stable_inputs(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outco
 
 def runtime_window(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
     """Hold when eager's median is in the window and well above the launch floor."""
-    eager = eager_timing(measure)
+    eager = timing_of(measure, "eager")
     if eager is None or measure.launch_floor_ms is None:
         return Absent(what="an eager timing" if eager is None else "a launch floor")
     low, high = recipe.admit.runtime_window_ms
@@ -130,6 +130,23 @@ def memory(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
     return None
 
 
-def eager_timing(measure: MeasureEvidence) -> Timing | None:
-    """Return the timing of eager, if there is one."""
-    return next((timing for timing in measure.timings if timing.mode == "eager"), None)
+def headroom(task: Task, measure: MeasureEvidence, recipe: Recipe) -> Outcome:
+    """Hold when compiled code leaves a kernel something to gain on what the device can do."""
+    wanted = recipe.admit.headroom
+    if not wanted:
+        return None
+    compiled, least = timing_of(measure, "compile"), measure.speed_of_light
+    if compiled is None or least is None:
+        return Absent(what="a compiled timing" if compiled is None else "a least time")
+    ratio = compiled.median_ms / least.time_ms
+    if not ratio >= wanted:
+        return (
+            f"compiled code takes {compiled.median_ms:.4g} ms, {ratio:.3g} x the "
+            f"{least.time_ms:.4g} ms that the device needs at best ({wanted:g} wanted)"
+        )
+    return None
+
+
+def timing_of(measure: MeasureEvidence, mode: str) -> Timing | None:
+    """Return the timing of a mode, if there is one."""
+    return next((timing for timing in measure.timings if timing.mode == mode), None)

@@ -18,6 +18,7 @@ from opsgen.records import (
     MeasureEvidence,
     PlanLine,
     Record,
+    SpeedOfLight,
     Status,
     Timing,
     Verdict,
@@ -87,6 +88,8 @@ def _measured(evidence: MeasureEvidence) -> list[str]:
     width = max([8, *(len(timing.mode) for timing in evidence.timings)])
     lines = [_timed(timing, width) for timing in evidence.timings]
     lines += _speedups(evidence)
+    if evidence.speed_of_light is not None:
+        lines.append(_least(evidence.speed_of_light))
     if evidence.answers:
         nearest = min(evidence.answers, key=lambda answer: answer.margin)
         lines.append(f"nearest lazy answer: {nearest.name} at {nearest.margin:.3g} x the tolerance")
@@ -102,6 +105,13 @@ def _measured(evidence: MeasureEvidence) -> list[str]:
     if evidence.state is not None:
         lines.append(f"device right after timing: {_described(evidence.state)}")
     return lines
+
+
+def _least(least: SpeedOfLight) -> str:
+    parts = [f"{least.moved_bytes / 1e9:.3g} GB at {least.bandwidth_gb_s:,.0f} GB/s"]
+    if least.rate_tflop_s is not None:
+        parts.append(f"{least.flops / 1e9:.3g} GFLOP at {least.rate_tflop_s:.3g} TFLOP/s")
+    return f"the device needs {least.time_ms:.4g} ms at best: {', '.join(parts)}"
 
 
 def _timed(timing: Timing, width: int) -> str:

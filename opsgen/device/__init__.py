@@ -3,7 +3,7 @@
 `environment` says what machine and software this is and what it lacks,
 `preloading` loads eager kernels and `compiling` compiles without launching
 anything, `autotuning` watches what the first compiled call tries out, `modes`
-are the baselines there are. `clock` times calls and refuses to without the
+are the baselines there are, `peaks` what the device reaches at best. `clock` times calls and refuses to without the
 lease (`stopwatch` reads one), `interval` holds the statistics of its adaptive
 stop, `memory` gives storage back between holds. `canary` tells whether the device
 is right, and as fast as when it was first asked. CPU and CUDA go through the
@@ -20,10 +20,12 @@ from opsgen.device.environment import environment_id, find_cpp_compiler, read_en
 from opsgen.device.interval import median_interval
 from opsgen.device.memory import PeakMemory, free_storage, settle
 from opsgen.device.modes import Mode, matmul_precision, mode_named, read_precision
+from opsgen.device.peaks import TF32, measure_bandwidth, measure_rate
 from opsgen.device.preloading import preload
 
 __all__ = [
     "MIN_SAMPLES",
+    "TF32",
     "Autotuning",
     "Clock",
     "CompileFacts",
@@ -37,6 +39,8 @@ __all__ = [
     "guard_device",
     "lend_lease",
     "matmul_precision",
+    "measure_bandwidth",
+    "measure_rate",
     "median_interval",
     "mode_named",
     "preload",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 
 import torch
 
-from opsgen.device import PeakMemory
+from opsgen.device import TF32, PeakMemory, measure_bandwidth, measure_rate
 from opsgen.jobs.measuring import Measuring
-from opsgen.records import Tolerance
+from opsgen.records import SpeedOfLight, Tolerance
 from opsgen.source import assign_sizes
 from opsgen.verify import (
     NUM_REPEATS,
@@ -16,6 +17,7 @@ from opsgen.verify import (
     ForeignWork,
     Inputs,
     Leaves,
+    Outline,
     Reference,
     Surgery,
     TaskCodeError,
@@ -28,6 +30,7 @@ from opsgen.verify import (
     input_effects,
     judge_answers,
     lazy_answers,
+    outline,
     run_trials,
     specs_of,
     state_effects,
@@ -56,7 +59,49 @@ class Certifying:
         self._on = measuring
         task = measuring.task
         kind = torch.device(measuring.device).type
+        self._outline: Outline | None = None
         self._foreign = ForeignWork.of(task.code, kind) if task.graph is None else None
+
+    def outline(self, module: types.ModuleType) -> None:
+        """Find out on `meta` how much work the task is, before a device is held for it."""
+        if self._on.request.checks:
+            with contextlib.suppress(TaskCodeError):  # The device has the last word.
+                self._outline = outline(module, count_flops=True)
+
+    def compare_with_peaks(self, reference: Reference, inputs: Inputs) -> None:
+        """Note the least time that this device needs for the work."""
+        found, device = self._outline, self._on.device
+        if found is None or found.flops is None:
+            return
+        bandwidth_gb_s = measure_bandwidth(device)
+        rate_tflop_s = None
+        time_ms = found.size_bytes / bandwidth_gb_s / 1e6
+        if found.flops:
+            rate_tflop_s = measure_rate(device, self._arithmetic(reference, inputs))
+            time_ms = max(time_ms, found.flops / rate_tflop_s / 1e9)
+        self._on.seen["speed_of_light"] = SpeedOfLight(
+            moved_bytes=found.size_bytes,
+            flops=found.flops,
+            bandwidth_gb_s=bandwidth_gb_s,
+            rate_tflop_s=rate_tflop_s,
+            time_ms=time_ms,
+        )
+        self._on.charge("peaks")
+
+    def _arithmetic(self, reference: Reference, inputs: Inputs) -> str:
+        """Return the type of the task's products: the coarsest it is given to compute with."""
+        given = [*reference.model.parameters(), *tensors_of(inputs)]
+        dtypes = [
+            each.dtype.to_real()
+            for each in given
+            if each.dtype.is_floating_point or each.dtype.is_complex
+        ]
+        dtype = max(dtypes, key=lambda each: torch.finfo(each).eps, default=torch.float32)
+        # As torch ships, on a GPU convolutions use it and matrix products do not.
+        is_tf32 = self._on.is_cuda and torch.backends.cudnn.allow_tf32
+        if dtype == torch.float32 and is_tf32 and "conv" in self._on.task.code.lower():
+            return TF32
+        return str(dtype).removeprefix("torch.")
 
     @property
     def smaller_code(self) -> str | None:

@@ -81,6 +81,7 @@ def _measure(measuring: Measuring, module: types.ModuleType) -> None:
     lease, stage = measuring.context.lease, measuring.context.stage
     stage("build")
     certifying = Certifying(measuring)
+    certifying.outline(module)
     _preload(measuring, certifying.smaller_code)
     with lease.hold():
         reference = Reference.build(module, measuring.device, measuring.weight_seeds[0])
@@ -90,7 +91,10 @@ def _measure(measuring: Measuring, module: types.ModuleType) -> None:
         reference.stage = "eager"
         inputs = reference.draw(measuring.draw_seeds[0])
         measuring.charge("inputs")
-        tolerances = certifying.look(reference, inputs) if measuring.request.checks else None
+        tolerances = None
+        if measuring.request.checks:
+            tolerances = certifying.look(reference, inputs)
+            certifying.compare_with_peaks(reference, inputs)
         reference.state.free()
         _give_back(measuring, [inputs])
     stage("compile")

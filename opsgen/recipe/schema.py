@@ -127,6 +127,8 @@ class AdmitConfig(Record, frozen=True, kw_only=True):
     """Longest that building a model and drawing its inputs may take, seconds."""
     memory_gib: Positive = 16.0
     """Largest measured peak memory, GiB."""
+    headroom: NonNegative = 0.0
+    """Compiled code must take this many times what the device needs at best; 0 to ask nothing."""
     max_tensor_elements: AtLeastOne = 2**31 - 1
     """Largest tensor that any task may hold."""
 

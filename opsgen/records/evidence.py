@@ -217,6 +217,23 @@ class DeviceState(Record, frozen=True, kw_only=True):
     """Reasons for which clocks were lowered, such as `sw_power_cap`; none when they were not."""
 
 
+class SpeedOfLight(Record, frozen=True, kw_only=True):
+    """How fast a device could do a task's work at best; a roofline of two measured peaks."""
+
+    moved_bytes: int
+    """Bytes of inputs, parameters, buffers and outputs, each moved once."""
+    flops: int
+    """Floating-point operations of matrix products, convolutions and attention; others count as
+    free."""
+    bandwidth_gb_s: float
+    """What a large copy reaches on the device, bytes read plus written."""
+    rate_tflop_s: float | None
+    """What a large product reaches there in the type and precision of the task; absent without
+    such operations."""
+    time_ms: float
+    """The longer of the two times, milliseconds."""
+
+
 class Lease(Record, frozen=True, kw_only=True):
     """Use of the device by one task."""
 
@@ -268,6 +285,8 @@ class MeasureEvidence(Record, frozen=True, kw_only=True, tag="measure"):
     """Baselines, one per mode."""
     launch_floor_ms: float | None = None
     """Median of an empty call through the same clock, once in each process."""
+    speed_of_light: SpeedOfLight | None = None
+    """The least time on this device; absent where `meta` cannot run the task."""
     picks: tuple[str, ...] = ()
     """What each generated Triton kernel runs with, in call order: kernel, block sizes, warps, stages;
     chosen by autotuning where it had a choice."""

@@ -128,7 +128,7 @@ def _measurement_rows(
     task_id: str, measure: MeasureEvidence, environment: Environment
 ) -> list[MeasurementRow]:
     rows = []
-    state = measure.state or DeviceState()
+    state, least = measure.state or DeviceState(), measure.speed_of_light
     for timing in measure.timings:
         # Of the further compiled modes it is not recorded.
         is_compiled = timing.mode == "compile"
@@ -148,6 +148,7 @@ def _measurement_rows(
                 samples_ms=timing.samples_ms,
                 is_advisory=measure.is_advisory,
                 launch_floor_ms=measure.launch_floor_ms,
+                speed_of_light_ms=least.time_ms if least else None,
                 compile_s=measure.compile_s if is_compiled else None,
                 num_generated_kernels=measure.num_generated_kernels if is_compiled else None,
                 picks=measure.picks if is_compiled else (),

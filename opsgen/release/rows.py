@@ -113,13 +113,16 @@ class MeasurementRow(Record, frozen=True, kw_only=True):
     """Timed by the host's clock (CPU runs): other load on the machine may have moved it."""
     launch_floor_ms: float | None
     """Median of an empty call through the same clock, milliseconds."""
+    speed_of_light_ms: float | None
+    """Least time that the device needs for the task: its bytes at the speed of a copy, or its products
+    at that of a large product, whichever is longer; null where it is not known."""
     compile_s: float | None
     """Seconds of compilation; null but for `compile`."""
     num_generated_kernels: int | None
     """Kernels that Inductor generated, library calls left out; null but for `compile`."""
     picks: tuple[str, ...]
-    """What autotuning chose for each kernel that had a choice: block sizes, warps, stages; empty
-    but for `compile`."""
+    """What each generated Triton kernel runs with: block sizes, warps, stages; empty but for
+    `compile`."""
     peak_bytes: int | None
     """Peak device memory of an eager call; null on a CPU."""
     precision: str

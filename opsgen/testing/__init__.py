@@ -18,6 +18,7 @@ from opsgen.testing.evidence import (
     leases,
     measure_evidence,
     probe_evidence,
+    speeds_of_light,
     timings,
     tolerances,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "plans",
     "probe_evidence",
     "sound_cases",
+    "speeds_of_light",
     "tasks",
     "tensor_specs",
     "timings",

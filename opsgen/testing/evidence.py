@@ -17,6 +17,7 @@ from opsgen.records import (
     Overlap,
     ProbeEvidence,
     SourceFault,
+    SpeedOfLight,
     TensorSpec,
     Timing,
     Tolerance,
@@ -50,6 +51,18 @@ def device_states() -> st.SearchStrategy[DeviceState]:
         temperature_c=st.none() | st.integers(20, 95),
         power_w=st.none() | st.floats(30.0, 700.0),
         throttle=st.sampled_from(((), ("sw_power_cap",), ("hw_slowdown", "sw_power_cap"))),
+    )
+
+
+def speeds_of_light(max_ms: float = 90.0) -> st.SearchStrategy[SpeedOfLight]:
+    """Least times up to `max_ms`, of tasks with products and without."""
+    return st.builds(
+        SpeedOfLight,
+        moved_bytes=st.integers(1, 2**34),
+        flops=st.integers(0, 2**44),
+        bandwidth_gb_s=st.floats(10.0, 5000.0),
+        rate_tflop_s=st.none() | st.floats(0.01, 900.0),
+        time_ms=st.floats(1e-3, max_ms),
     )
 
 
@@ -198,6 +211,7 @@ def measure_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> Measur
             launch_floor_ms=draw(st.floats(0.0, 0.1)),
             peak_bytes=draw(st.none() | st.integers(0, 2**34)),
             is_advisory=draw(st.booleans()),
+            speed_of_light=draw(speeds_of_light(max_ms=1.0)),
             picks=draw(_PICKS),
             precision=draw(_PRECISIONS),
             state=draw(st.none() | device_states()),
@@ -220,6 +234,7 @@ def measure_evidence(draw: st.DrawFn, *, is_sound: bool | None = None) -> Measur
         timings=tuple(draw(st.lists(timings(), max_size=1))),
         launch_floor_ms=draw(st.none() | st.floats(0.0, 10.0)),
         peak_bytes=draw(st.none() | st.integers(0, 2**36)),
+        speed_of_light=draw(st.none() | speeds_of_light()),
     )
 
 

@@ -17,6 +17,7 @@ from opsgen.records import (
     MeasureEvidence,
     ProbeEvidence,
     SourceFault,
+    SpeedOfLight,
     Status,
     Task,
     TensorSpec,
@@ -242,6 +243,31 @@ def test_advisory_timings_decide_too() -> None:
     for is_advisory in (True, False):
         verdict = measure(timings=(eager(200.0),), is_advisory=is_advisory)
         assert verdict.witness == "eager takes 200 ms (1.05 to 95 wanted)"
+
+
+LEAST = SpeedOfLight(
+    moved_bytes=2 * 10**9, flops=0, bandwidth_gb_s=2000.0, rate_tflop_s=None, time_ms=1.0
+)
+
+
+@given(median=st.floats(0.5, 3.0) | st.sampled_from((1.1, 1.5)))
+def test_headroom_is_what_compiled_code_leaves_above_the_least_time(median: float) -> None:
+    compiled = msgspec.structs.replace(eager(median), mode="compile")
+    seen = {"timings": (eager(3.0), compiled), "speed_of_light": LEAST}
+    assert measure(**seen).reason is None
+    verdict = measure(with_admit(headroom=1.5), **seen)
+    assert verdict.reason == (None if median >= 1.5 else "headroom")
+    assert verdict.reason is None or "1.5 wanted" in (verdict.witness or "")
+
+
+def test_headroom_waits_for_what_it_needs() -> None:
+    recipe = with_admit(headroom=1.5)
+    compiled = msgspec.structs.replace(eager(2.0), mode="compile")
+    for absent in (
+        {"timings": (eager(3.0), compiled), "speed_of_light": None},
+        {"timings": (eager(3.0),), "speed_of_light": LEAST},
+    ):
+        assert measure(recipe, **absent).status is Status.DEFERRED
 
 
 @given(peak=st.integers(0, 2**36))

@@ -34,6 +34,7 @@ def loosened(admit: AdmitConfig, factor: float) -> AdmitConfig:
         max_draw_s=admit.max_draw_s * factor,
         live_margin=admit.live_margin / factor,
         memory_gib=admit.memory_gib * factor,
+        headroom=admit.headroom / factor,
         max_tensor_elements=int(admit.max_tensor_elements * factor),
     )
 

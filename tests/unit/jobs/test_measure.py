@@ -43,6 +43,10 @@ def test_a_good_task(chain, context):
     assert all(timing.median_ms > evidence.launch_floor_ms for timing in evidence.timings)
     assert evidence.peak_bytes is None
     assert evidence.is_advisory
+    least = evidence.speed_of_light
+    assert least.moved_bytes == 4 * (2 * 256 * 128 + 128 * 128 + 128)
+    assert least.flops == 2 * 256 * 128 * 128
+    assert 0 < least.time_ms < evidence.timings[0].median_ms
     assert evidence.lease.num_holds == 2
     assert not context.lease.is_held
     assert decode_line(encode_line(evidence), type(evidence)) == evidence

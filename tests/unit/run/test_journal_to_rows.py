@@ -96,6 +96,7 @@ def test_what_a_gpu_tells_stands_in_its_rows(case: Case, environment: Environmen
     verdicts = admit_all([case], recipe)
     chosen = frozenset({case.task.task_id})
     known = {measure.environment_id: environment}
+    overtaken = {timing.mode: timing.num_overtaken for timing in measure.timings}
     by_mode = {
         row.mode: row for row in build_rows([case], verdicts, chosen, recipe, known).measurements
     }
@@ -104,7 +105,9 @@ def test_what_a_gpu_tells_stands_in_its_rows(case: Case, environment: Environmen
         # What is known of the default compile says nothing of the other modes.
         assert (row.compile_s is not None) == (mode == "compile")
         assert row.picks == (measure.picks if mode == "compile" else ())
-        assert row.num_overtaken == (2 if mode == "eager_high" else 0)
+        assert row.num_overtaken == overtaken[mode]
+        least = measure.speed_of_light
+        assert row.speed_of_light_ms == (least.time_ms if least else None)
         assert json.loads(row.precision) == measure.precision
         assert (row.sm_mhz, row.memory_mhz, row.temperature_c) == (1980, None, 54)
         assert row.throttle == ("sw_power_cap",)
