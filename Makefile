@@ -16,7 +16,8 @@ quickstart: $(READY)
 	$(BIN)/opsgen run pipelines/quickstart.toml
 
 test: $(READY)
-	$(BIN)/pytest -q -m "not check and not slow"
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not check and not slow and not timing"
+	$(BIN)/pytest -q -m "timing and not check and not slow"
 
 check: $(READY) lint types
 	$(BIN)/pytest -q -m "not slow"
