@@ -194,6 +194,7 @@ def test_a_killed_worker_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
     assert not any(map(is_alive, pids[False]))
 
 
+@pytest.mark.timing
 def test_a_killed_lease_holder_passes_the_device_on(fleet: Fleet, tmp_path: Path) -> None:
     lease = DeviceLease("cpu").path.stat()
     holder = f":{lease.st_ino} "
