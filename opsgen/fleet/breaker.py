@@ -4,7 +4,8 @@ A GPU that fell off the bus or a full disk fails every task within a second, so
 the sick device would get most of the work. After some tasks in a row
 have ended in `infrastructure` the worker takes no orders until a canary, a
 fixed job that no task can spoil, comes back from a fresh child: on a GPU with the
-right result and in the time that it took at first.
+right result and in the time that it took at first: slower, it is throttled, shared with
+somebody, or failing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import threading
 
 from opsgen.child import Child
 from opsgen.errors import reason_for
-from opsgen.records import CanaryEvidence, CanaryRequest, Evidence, Fault, NoopRequest
+from opsgen.records import (
+    MAX_DRIFT,
+    CanaryEvidence,
+    CanaryRequest,
+    Evidence,
+    Fault,
+    NoopRequest,
+)
 
 NUM_FAULTS_OF_SICK = 3
-MAX_SLOWDOWN = 1.03
-"""A GPU whose canary takes longer than this multiple of its first time here is sick: throttled,
-shared with somebody, or failing."""
 
 
 class Breaker:
@@ -80,7 +85,7 @@ def describe_sickness(canary: CanaryEvidence) -> str | None:
     """Return what a canary shows to be wrong with its device, or None."""
     if not canary.is_right:
         return "the canary's result is wrong: this device does not compute right"
-    if canary.reference_ms is None or canary.median_ms <= MAX_SLOWDOWN * canary.reference_ms:
+    if canary.reference_ms is None or canary.median_ms <= (1 + MAX_DRIFT) * canary.reference_ms:
         return None
     slowdown = canary.median_ms / canary.reference_ms - 1.0
     throttle = canary.state.throttle if canary.state else ()

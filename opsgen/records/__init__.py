@@ -8,6 +8,7 @@ Imports nothing of opsgen but `errors`.
 
 from opsgen.records.base import Record, decode_line, digest, encode_line
 from opsgen.records.evidence import (
+    MAX_DRIFT,
     MODES,
     CanaryEvidence,
     DeviceState,
@@ -45,6 +46,7 @@ from opsgen.records.task import Estimate, PlanLine, Task
 from opsgen.records.verdict import Finding, Status, Verdict
 
 __all__ = [
+    "MAX_DRIFT",
     "MODES",
     "Attempt",
     "AttrValue",

@@ -16,6 +16,9 @@ MODES = ("eager", "compile", "compile_max_autotune", "eager_high", "compile_high
 `torch.compile(mode="max-autotune-no-cudagraphs")`; the first two with
 `torch.set_float32_matmul_precision("high")`."""
 
+MAX_DRIFT = 0.03
+"""A time that differs from an earlier one by more than this share has not repeated."""
+
 
 class Failure(Record, frozen=True, kw_only=True):
     """An exception that a check caught because the task's own code raised it."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 
-from opsgen.records import MeasureEvidence, Record
-
-MAX_DIFFERENCE = 0.03
-"""Relative difference of two medians beyond which a time has not repeated."""
+from opsgen.records import MAX_DRIFT, MeasureEvidence, Record
 
 Pair = tuple[MeasureEvidence, MeasureEvidence]
 """The first and the second timing of one task."""
@@ -47,12 +44,12 @@ class Agreement(Record, frozen=True, kw_only=True):
         if not self.modes:
             return None
         mode, worst = max(self.modes.items(), key=lambda item: item[1].median)
-        if worst.median <= MAX_DIFFERENCE:
+        if worst.median <= MAX_DRIFT:
             return None
         plural = "" if worst.num_pairs == 1 else "s"
         return (
             f"times drift: {mode} of {worst.num_pairs} task{plural} timed again differs by "
-            f"{worst.median:.1%} in the median ({worst.shift:+.1%}), {MAX_DIFFERENCE:.0%} is the limit"
+            f"{worst.median:.1%} in the median ({worst.shift:+.1%}), {MAX_DRIFT:.0%} is the limit"
         )
 
 
@@ -87,5 +84,5 @@ def _agreement(differences: Sequence[float]) -> ModeAgreement:
         p95=sizes[0] if is_single else quantiles(sizes, n=20, method="inclusive")[-1],
         largest=max(sizes),
         shift=median(differences),
-        share_beyond=sum(size > MAX_DIFFERENCE for size in sizes) / len(sizes),
+        share_beyond=sum(size > MAX_DRIFT for size in sizes) / len(sizes),
     )

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from steady import steady
 
 from opsgen.admit import Case, judge, pending
 from opsgen.recipe import AdmitConfig, ProbeConfig, Recipe
@@ -59,15 +60,7 @@ def answer(margin: float, *, passes: bool = False, name: str = "zeros") -> LazyA
 
 
 def eager(median_ms: float) -> Timing:
-    return Timing(
-        mode="eager",
-        samples_ms=(median_ms,) * 7,
-        median_ms=median_ms,
-        q25_ms=median_ms,
-        q75_ms=median_ms,
-        ci_ms=(median_ms, median_ms),
-        num_warmup=3,
-    )
+    return steady("eager", median_ms)
 
 
 MEASURE = MeasureEvidence(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Console
+from steady import steady
 
 from opsgen.admit import Case
 from opsgen.cli.display import certificate
-from opsgen.records import DeviceState, MeasureEvidence, Status, Timing, Verdict
+from opsgen.records import DeviceState, MeasureEvidence, Status, Verdict
 from opsgen.source import foreign_task
 
 TASK = foreign_task("x = 1", origin="a.py")
@@ -21,19 +22,6 @@ VERDICT = Verdict(
 )
 
 
-def timed(mode: str, median_ms: float, num_overtaken: int = 0) -> Timing:
-    return Timing(
-        mode=mode,
-        samples_ms=(median_ms,) * 7,
-        median_ms=median_ms,
-        q25_ms=median_ms,
-        q75_ms=median_ms,
-        ci_ms=(median_ms, median_ms),
-        num_warmup=1,
-        num_overtaken=num_overtaken,
-    )
-
-
 def shown(**content: object) -> list[str]:
     """Return what is printed between the head and the source."""
     evidence = MeasureEvidence(environment_id="here", **content)  # type: ignore[arg-type]
@@ -46,7 +34,7 @@ def shown(**content: object) -> list[str]:
 
 
 def test_a_cpu_has_nothing_to_add() -> None:
-    assert shown(timings=(timed("eager", 4.0), timed("compile", 2.0))) == [
+    assert shown(timings=(steady("eager", 4.0), steady("compile", 2.0))) == [
         "eager       4.0000 ms   quartiles 4.0000 to 4.0000, 7 samples",
         "compile     2.0000 ms   quartiles 2.0000 to 2.0000, 7 samples",
         "compile is 2.00 x as fast as eager; host clock: advisory",
@@ -55,7 +43,7 @@ def test_a_cpu_has_nothing_to_add() -> None:
 
 def test_a_gpu_tells_how_it_was() -> None:
     lines = shown(
-        timings=(timed("eager", 4.0, num_overtaken=3), timed("compile", 2.0)),
+        timings=(steady("eager", 4.0, num_overtaken=3), steady("compile", 2.0)),
         is_advisory=False,
         picks=tuple(f"triton_red_{number} XBLOCK=8" for number in range(5)),
         precision={"matmul": "ieee", "conv": "tf32"},
@@ -78,7 +66,7 @@ def test_a_gpu_tells_how_it_was() -> None:
 
 def test_further_modes_stand_beside_the_usual_ones() -> None:
     names = ("eager", "compile", "compile_max_autotune", "eager_high")
-    lines = shown(timings=tuple(timed(name, 4.0 / n) for n, name in enumerate(names, start=1)))
+    lines = shown(timings=tuple(steady(name, 4.0 / n) for n, name in enumerate(names, start=1)))
     starts = [line.index(" ms") for line in lines[:4]]
     assert len(set(starts)) == 1  # one column
     assert lines[4] == (

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsgen.child import Child
-from opsgen.fleet.breaker import MAX_SLOWDOWN, NUM_FAULTS_OF_SICK, Breaker
+from opsgen.fleet.breaker import NUM_FAULTS_OF_SICK, Breaker
 from opsgen.records import (
+    MAX_DRIFT,
     CanaryEvidence,
     CanaryRequest,
     DeviceState,
@@ -101,7 +102,7 @@ def test_the_first_time_here_is_what_it_is_held_against(
     median_ms: float, reference_ms: float | None
 ) -> None:
     child = FakeChild("cuda", canary(median_ms=median_ms, reference_ms=reference_ms))
-    is_slow = reference_ms is not None and median_ms > MAX_SLOWDOWN * reference_ms
+    is_slow = reference_ms is not None and median_ms > (1 + MAX_DRIFT) * reference_ms
     assert (sickness(opened(), child) is not None) == is_slow
 
 

@@ -10,10 +10,16 @@ import torch
 from faulty_tasks import BESIDE_SHARE, FAULTY, faulty_request, faulty_task, good_requests
 from fleet_runs import descendants, settle_all
 
-from opsgen.device.canary import DRIFT
 from opsgen.fleet import Fleet, Journal, Settled
 from opsgen.recipe import FleetConfig
-from opsgen.records import Attempt, CanaryEvidence, CanaryRequest, MeasureEvidence, Request
+from opsgen.records import (
+    MAX_DRIFT,
+    Attempt,
+    CanaryEvidence,
+    CanaryRequest,
+    MeasureEvidence,
+    Request,
+)
 from opsgen.source import assign_sizes
 from opsgen.verify import Reference, task_module
 
@@ -98,7 +104,7 @@ def test_every_fault_on_the_device_among_good_tasks(tmp_path: Path) -> None:
         assert isinstance(canary, CanaryEvidence)
         assert canary.is_right
     assert last.reference_ms is not None
-    assert last.median_ms <= (1 + DRIFT) * last.reference_ms
+    assert last.median_ms <= (1 + MAX_DRIFT) * last.reference_ms
 
 
 def _run(fleet: Fleet, journal: Journal) -> list[Attempt]:

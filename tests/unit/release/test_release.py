@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from steady import steady
 
 from opsgen.admit import Case, admit_all, funnel
 from opsgen.errors import PublishError, UsageError
@@ -25,7 +26,6 @@ from opsgen.records import (
     ProbeEvidence,
     Task,
     TensorSpec,
-    Timing,
     Tolerance,
     digest,
 )
@@ -61,18 +61,6 @@ ENVIRONMENTS = {
 RECIPE = Recipe(name="tests", seed=7, release=ReleaseConfig(want={"torch#1": 4, "torch#2": 36}))
 
 
-def timing(mode: str, median_ms: float) -> Timing:
-    return Timing(
-        mode=mode,
-        samples_ms=(median_ms,) * 7,
-        median_ms=median_ms,
-        q25_ms=median_ms,
-        q75_ms=median_ms,
-        ci_ms=(median_ms, median_ms),
-        num_warmup=3,
-    )
-
-
 def case(level: int, line: int) -> Case:
     task = Task(
         task_id=digest(level, line),
@@ -101,7 +89,7 @@ def case(level: int, line: int) -> Case:
         answers=(
             LazyAnswer(name="zeros", margin=2.0 if line % 5 == 1 else 2e3, passes_1e_2=False),
         ),
-        timings=(timing("eager", 3.0), timing("compile", 2.0)),
+        timings=(steady("eager", 3.0), steady("compile", 2.0)),
         launch_floor_ms=0.01,
     )
     return Case(task=task, probe=PROBE, measure=None if line % 7 == 3 else measure)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from steady import steady
+
 from opsgen.fleet import Journal, Ledger
 from opsgen.records import (
     Attempt,
@@ -56,15 +58,7 @@ def lines_of(num: int) -> list[PlanLine]:
 
 def timed(median_ms: float, mode: str = "eager") -> Timing:
     """Return a timing with this median."""
-    return Timing(
-        mode=mode,
-        samples_ms=(median_ms,) * 7,
-        median_ms=median_ms,
-        q25_ms=median_ms,
-        q75_ms=median_ms,
-        ci_ms=(median_ms, median_ms),
-        num_warmup=1,
-    )
+    return steady(mode, median_ms)
 
 
 def measured(median_ms: float = 2.0, **content: object) -> MeasureEvidence:
