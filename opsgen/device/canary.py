@@ -25,9 +25,7 @@ from opsgen.child.lease import DeviceLease
 from opsgen.child.nvml import read_state
 from opsgen.device.stopwatch import CudaStopwatch, HostStopwatch, Stopwatch, Trial
 from opsgen.errors import MeasureError
-
-DRIFT = 0.03
-"""A device slower than its reference by more than this is not fit to time on."""
+from opsgen.records import MAX_DRIFT
 
 _MULTIPLIER = 1_664_525  # Numerical Recipes' generator of random numbers modulo 2**32
 _WORD = 1 << 32
@@ -61,7 +59,7 @@ class Logbook(Protocol):
 def run_canary(device: str) -> tuple[bool, float]:
     """Do a fixed piece of work; return whether its result is right, and its median milliseconds.
 
-    Takes 10 ms of an H200 that is at its clocks, and 350 MiB, which are given back. The time is
+    Takes some milliseconds of a GPU at its clocks, and memory that is given back. The time is
     that of cold calls, after as many as it takes for two in a row to agree.
 
     Args:
@@ -184,7 +182,7 @@ class Verifier:
         known_ms, previous_ms = self.logbook.reference_ms, 0.0
         while self.clock() < give_up_s:
             median_ms = self._read() or 0.0
-            is_close = abs(median_ms - previous_ms) <= DRIFT * previous_ms
+            is_close = abs(median_ms - previous_ms) <= MAX_DRIFT * previous_ms
             is_quiet = not _is_slow(median_ms, known_ms) if known_ms else is_close
             if median_ms and is_quiet:
                 return
@@ -242,7 +240,7 @@ class Verifier:
 
 
 def _is_slow(median_ms: float, reference_ms: float) -> bool:
-    return median_ms > (1 + DRIFT) * reference_ms
+    return median_ms > (1 + MAX_DRIFT) * reference_ms
 
 
 def wait_for_work() -> None:
